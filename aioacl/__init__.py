@@ -59,6 +59,9 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.lease import Lease, SharedLease
     from aioacl._lifecycle.notifications import DeviceEvents
     from aioacl._lifecycle.supervisor import Supervisor
+    from aioacl._metrics.read import metrics
+    from aioacl._metrics.records import Metric, MetricSample
+    from aioacl._metrics.text import prometheus_text
     from aioacl._models.description import ModelMemory, TensorInfo
     from aioacl._models.model import Model
     from aioacl._models.results import ModelResults
@@ -98,6 +101,8 @@ __all__ = [
     "LibraryInfo",
     "LibraryNotFound",
     "MemoryInfo",
+    "Metric",
+    "MetricSample",
     "MissingSymbol",
     "Model",
     "ModelMemory",
@@ -125,9 +130,11 @@ __all__ = [
     "Ticket",
     "library_info",
     "list_devices",
+    "metrics",
     "open_batcher",
     "open_device",
     "open_pool",
+    "prometheus_text",
     "use_library",
 ]
 
@@ -146,6 +153,8 @@ _LATE = {
     "Launch": "aioacl._handles.launch",
     "Lease": "aioacl._lifecycle.lease",
     "LibraryInfo": "aioacl._library.load",
+    "Metric": "aioacl._metrics.records",
+    "MetricSample": "aioacl._metrics.records",
     "MissingSymbol": "aioacl._library.load",
     "Model": "aioacl._models.model",
     "ModelMemory": "aioacl._models.description",
@@ -161,9 +170,11 @@ _LATE = {
     "Ticket": "aioacl._handles.event",
     "library_info": "aioacl._library.load",
     "list_devices": "aioacl._opening",
+    "metrics": "aioacl._metrics.read",
     "open_batcher": "aioacl._batches.opening",
     "open_device": "aioacl._opening",
     "open_pool": "aioacl._pool.opening",
+    "prometheus_text": "aioacl._metrics.text",
     "use_library": "aioacl._library.load",
 }
 

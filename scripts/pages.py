@@ -29,7 +29,7 @@ FOLDERS: Final = (
     ".github",
 )
 TEMPLATES: Final = ROOT / "docs" / "reference" / "_pages"
-LANGUAGES: Final = ("c", "console", "ini", "py", "python", "text", "toml")
+LANGUAGES: Final = ("c", "console", "ini", "py", "python", "text", "toml", "yaml")
 """`python` marks a program, `text` the output of the program above it, and `py` a signature of the reference."""
 
 NOT_RUN: Final = re.compile(r"<!-- not run: (.+) -->")

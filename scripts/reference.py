@@ -4,11 +4,12 @@
     .venv/bin/python scripts/reference.py --check    lists the pages that are not up to date; status 1 if there are any
 
 A page has a template of the same name in docs/reference/_pages. Its text is written by hand; a line `::: aioacl.Stream`
-is replaced by the signature, docstring and members of that name. `::: names`, `::: codes` and `::: functions` are
-replaced by the tables of all public names, of the error codes and of the ACL functions.
+is replaced by the signature, docstring and members of that name. `::: names`, `::: codes`, `::: functions` and
+`::: metrics` are replaced by the tables of all public names, of the error codes, of the ACL functions and of the
+metrics.
 
-The sources are read by griffe and not imported, except the table of error codes and build_ffi.py. What the answers of
-the simulator are based on comes from the recordings and provenance.toml in tests/conformance.
+The sources are read by griffe and not imported, except the tables of error codes and metrics, and build_ffi.py. What
+the answers of the simulator are based on comes from the recordings and provenance.toml in tests/conformance.
 """
 
 from __future__ import annotations
@@ -531,6 +532,23 @@ def codes_table() -> str:
     return table(("code", "name", "error", "action"), rows)
 
 
+def metrics_table() -> str:
+    """The metrics, with their types and labels."""
+    from aioacl._metrics.table import PREFIX, TABLE  # noqa: PLC0415 - this import needs the built package
+
+    rows = [
+        (
+            f"`{PREFIX}{each.name}`",
+            each.type,
+            ", ".join(f"`{label}`" for label in each.labels),
+            each.help,
+            each.known_as,
+        )
+        for each in TABLE
+    ]
+    return table(("metric", "type", "labels", "what it measures", "known elsewhere as"), rows)
+
+
 def recorded_calls() -> tuple[Counter[str], Counter[str]]:
     """How often the recordings contain each function, and how often it did not fail."""
     calls: Counter[str] = Counter()
@@ -601,6 +619,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "names": names_table,
     "codes": codes_table,
     "functions": functions_table,
+    "metrics": metrics_table,
 }
 
 

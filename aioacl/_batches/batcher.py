@@ -11,6 +11,7 @@ from aioacl._base.ffi import lib
 from aioacl._base.options import bound_of, deadline_of, is_one_of, must_be_bool, repr_of
 from aioacl._base.public import publish
 from aioacl._base.unique import record
+from aioacl._batches import totals
 from aioacl._batches.executor import Served
 from aioacl._batches.items import BatchItem, LimitedItem
 from aioacl._batches.models import count_of, must_fit, warm
@@ -111,6 +112,8 @@ class Batcher(Made):
         self._replacing = sync.lock()  # for changes of the models
         self._runner = Runner(rules)
         self._served = [Served(executor, device) for executor, device in serve(models, self._runner.thread)]
+        if models:
+            totals.begin(self._runner.core, models[0]._life.label)
         for each in self._served:
             self._runner.serve(each)
 

@@ -66,6 +66,15 @@ class Core(Generic[I]):
         self.counts = Counts()
         self._tries: dict[I, Tries] = {}  # of the items that were put back
 
+    @property
+    def gears(self) -> tuple[int, ...]:
+        """The numbers of rows that an execution can have."""
+        return self._rules.gears
+
+    def gear_of(self, rows: int) -> int:
+        """Returns the smallest gear with room for so many rows."""
+        return self._rules.gears[bisect_left(self._rules.gears, rows)]
+
     # --- what has happened ------------------------------------------------------------------------------------------
 
     def add_model(self, model: ModelState[I]) -> None:
@@ -106,7 +115,7 @@ class Core(Generic[I]):
         items = turn.end(now)
         for item in items:
             item._state = RUNNING
-        self.counts.waits.append((0.0, len(items)))
+        self.counts.add_wait(0.0, len(items))
         return self._begin(model, items, rows, now)
 
     def cancel(self, item: I, *, expired: bool = False) -> bool:
@@ -356,10 +365,7 @@ class Core(Generic[I]):
         execution = Execution(model, items, rows, now)
         model.running.add(execution)
         model.rows += rows
-        counts, gears = self.counts, self._rules.gears
-        counts.executions += 1
-        counts.rows += rows
-        counts.padded += gears[bisect_left(gears, rows)] - rows
+        self.counts.begin(rows, self.gear_of(rows) - rows)
         return execution
 
     def _next_after_failures(self, now: float) -> Execution[I] | None:
@@ -380,6 +386,7 @@ class Core(Generic[I]):
             if group.items:
                 execution = self._again_for(model, group.items, now, alone=False)
                 execution.division = group.division
+                self.counts.divided += len(group.items) if group.division is not None else 0
                 return execution
             if group.division is not None:
                 group.division.end_one()
@@ -404,6 +411,7 @@ class Core(Generic[I]):
             item._state = RUNNING
             self.waiting.give_room(item)
         self.counts.repeats += len(items)
+        self.counts.suspects += len(items) if alone else 0
         execution = self._begin(model, items, sum(item._rows for item in items), now)
         execution.alone = model.device.taken = alone
         return execution

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioacl._base import sync
 from aioacl._base.errors import AclError, DeviceQuarantined
 from aioacl._base.ffi import Baton
-from aioacl._batches import recording
+from aioacl._batches import recording, totals
 from aioacl._batches.core import Core
 from aioacl._batches.failures import closed_error, ending_of, error_for_each, queue_full, wrong_count
 from aioacl._batches.interrupts import uninterrupted
@@ -334,6 +334,7 @@ class Runner:
             _end(wait[1])
         self._waits.clear()
         self.thread.end()
+        totals.end(self.core)
 
     def _forget(self, served: Served) -> None:
         served.executor.close()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Generic
 
+from aioacl._base.totals import QUICK_BOUNDS
 from aioacl._batches.repeats import Streak
 from aioacl._batches.waiting import AGAIN, I
 
@@ -169,6 +171,9 @@ class Counts:
         repeats: executions of items that had been in an execution before.
         done, failed, cancelled, expired, refused: items by outcome.
         waits: the newest waits in seconds, each with the number of items that waited so long.
+        divided, suspects: those of the repeats that follow the division of a batch, and those of items that run alone.
+        by_rows: executions by their rows.
+        waited, waited_seconds: all waits: their numbers between the QUICK_BOUNDS, and their sum.
     """
 
     executions: int = 0
@@ -181,14 +186,36 @@ class Counts:
     expired: int = 0
     refused: int = 0
     waits: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=WAITS_KEPT))
+    divided: int = 0
+    suspects: int = 0
+    by_rows: dict[int, int] = field(default_factory=dict[int, int])
+    waited: list[int] = field(default_factory=lambda: [0] * (len(QUICK_BOUNDS) + 1))
+    waited_seconds: float = 0.0
+
+    def begin(self, rows: int, padded: int) -> None:
+        """Counts an execution."""
+        self.executions += 1
+        self.rows += rows
+        self.padded += padded
+        self.by_rows[rows] = self.by_rows.get(rows, 0) + 1
+
+    def add_wait(self, seconds: float, items: int) -> None:
+        """Notes that so many items have waited so long."""
+        self.waits.append((seconds, items))
+        self.waited[bisect_left(QUICK_BOUNDS, seconds)] += items
+        self.waited_seconds += seconds * items
 
     def wait(self, items: Sequence[Item], now: float, *, mixed: bool) -> None:
         """Notes how long the items of a batch have waited. `mixed`: whether they have left the order of arrival."""
         first = items[0]._turn
         if first is items[-1]._turn and not mixed:  # they arrived together
-            self.waits.append((now - first.born, len(items)))
+            self.add_wait(now - first.born, len(items))
         else:
-            self.waits.extend([(now - item._turn.born, 1) for item in items])
+            waits, counts = [now - item._turn.born for item in items], self.waited
+            self.waits.extend([(seconds, 1) for seconds in waits])
+            self.waited_seconds += sum(waits)
+            for seconds in waits:
+                counts[bisect_left(QUICK_BOUNDS, seconds)] += 1
 
     def percentiles(self, *parts: float) -> list[float]:
         """Returns percentiles of the newest waits."""

@@ -16,13 +16,12 @@ from aioacl._base.errors import AclError
 from aioacl._base.ffi import ffi, lib, text_of
 from aioacl._library import detection
 from aioacl._library import runtime as _runtime
+from aioacl._library.build import PACKAGE, version_text
 from aioacl._library.features import cost_of, is_needed
 
 if TYPE_CHECKING:
     from aioacl._library.load import LibraryInfo
 
-PACKAGE: Final = b"runtime"
-VERSION_BYTES: Final = 128  # ACL_PKG_VERSION_MAX_SIZE
 INTERNAL_ERROR: Final = 500000
 RUNTIME_INTERNAL_ERROR: Final = 507000
 FEW_FILES: Final = 256
@@ -67,7 +66,7 @@ def ask_runtime(facts: Facts) -> int | None:
     code, count = _device_count()
     facts.runtime = {
         "aclInit": initialised,
-        "version": _version_text(),
+        "version": version_text(),
         "version_number": _version_number(),
         "soc": text_of(lib.aio_u_aclrtGetSocName()),
         "aclrtGetDeviceCount": code,
@@ -112,12 +111,6 @@ def _device_count() -> tuple[int, int | None]:
     count = ffi.new("uint32_t *")
     code = lib.aio_u_aclrtGetDeviceCount(count)
     return code, None if code else int(count[0])
-
-
-def _version_text() -> str:
-    text = ffi.new("char[]", VERSION_BYTES)
-    code = lib.aio_u_aclsysGetVersionStr(ffi.new("char[]", PACKAGE), text)
-    return "" if code else text_of(text)
 
 
 def _version_number() -> int | None:

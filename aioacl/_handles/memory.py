@@ -305,7 +305,7 @@ def make_device(manager: Manager, generation: int, size: int) -> DeviceBuffer:
     if size:
         setups = manager.blocks.setups
         must_allocate(manager, generation, DEVICE_MEMORY, "aclrtMalloc", allocate)
-        manager.blocks.add(pointer(target[0]), setups)
+        manager.blocks.add(pointer(target[0]), block, setups)
     return DeviceBuffer._make(manager, generation, pointer(target[0]), size, block)
 
 

@@ -51,12 +51,14 @@ def begin() -> None:
         _begun = True
 
 
-def look() -> None:
-    """Decides whether the reports are reliable.
+def look() -> str:
+    """Decides whether the reports are reliable. Returns the name of the chip.
 
     Called again after aclInit, because the chip may have no name before aclInit.
     """
-    lib.aio_failures_trust(keeps_order(text_of(lib.aio_u_aclrtGetSocName())))
+    soc = text_of(lib.aio_u_aclrtGetSocName())
+    lib.aio_failures_trust(keeps_order(soc))
+    return soc
 
 
 def detection() -> Detection:

@@ -23,7 +23,7 @@ from aioacl._base import sync
 from aioacl._base.errors import AclWarning, ForkedProcessError, error_for
 from aioacl._base.ffi import ffi, lib, pinned_in_use, text_of
 from aioacl._base.late import late
-from aioacl._library import detection
+from aioacl._library import build, detection
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -125,7 +125,7 @@ def _initialize() -> None:
         raise error_for(code, "aclInit", message=text_of(lib.aio_error_text()))
     _debt = _debt if code else 0
     _owner = code == 0 or _debt > 0
-    detection.look()
+    build.note(detection.look())
 
 
 def _finalize() -> int:

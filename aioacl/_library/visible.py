@@ -10,6 +10,18 @@ from aioacl._base.ffi import ffi, lib
 VARIABLE: Final = "ASCEND_RT_VISIBLE_DEVICES"
 
 
+def physical_id(index: int) -> str:
+    """Returns the number of the card that a device is, or "" if the variable does not name one.
+
+    The runtime reads the variable once, when it is initialised. Without the variable, the process sees all cards.
+    """
+    value = os.environ.get(VARIABLE)
+    if value is None:
+        return str(index)
+    ids = [part.strip() for part in value.split(",")]
+    return ids[index] if index < len(ids) and ids[index].isdecimal() else ""
+
+
 def not_visible(index: int) -> str:
     """Describes which device was expected, because CANN's own text does not (aclrtGetDeviceCount)."""
     found = ffi.new("uint32_t *")

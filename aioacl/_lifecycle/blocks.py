@@ -6,7 +6,7 @@ context of other code, or one of aioacl's own. Then the memory stays allocated, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aioacl._base.codes import DEVICE_ACTIONS, lookup
 from aioacl._base.ffi import ffi, lib, make_pass
@@ -16,8 +16,15 @@ if TYPE_CHECKING:
     from aioacl._lifecycle.own_context import OwnContext
 
 
+class Block(NamedTuple):
+    """The bytes of a block, and the number of set-ups of the device when it was allocated."""
+
+    nbytes: int
+    setups: int
+
+
 class DeviceBlocks:
-    """The blocks of one device, each with the number of set-ups of the device when it was allocated.
+    """The blocks of one device, each with its bytes and the number of set-ups of the device when it was allocated.
 
     Only the two threads of the device use it, and `free_kept` runs while no call is inside the gate.
     """
@@ -25,7 +32,7 @@ class DeviceBlocks:
     def __init__(self, index: int, own_context: OwnContext) -> None:
         self._index = index
         self._own_context = own_context
-        self._blocks: dict[int, int] = {}
+        self._blocks: dict[int, Block] = {}
 
     @property
     def setups(self) -> int:
@@ -33,17 +40,22 @@ class DeviceBlocks:
         setups: int = lib.aio_device_setups(self._index)
         return setups
 
-    def add(self, address: int, setups: int) -> None:
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all blocks. Any thread may read it."""
+        return sum(block.nbytes for block in tuple(self._blocks.values()))
+
+    def add(self, address: int, nbytes: int, setups: int) -> None:
         """Called when a block was allocated."""
-        self._blocks[address] = setups
+        self._blocks[address] = Block(nbytes, setups)
 
-    def take(self, address: int) -> int:
+    def take(self, address: int) -> Block | None:
         """Called before a block is freed; the result is for `put_back`."""
-        return self._blocks.pop(address, -1)
+        return self._blocks.pop(address, None)
 
-    def put_back(self, address: int, taken: int) -> None:
+    def put_back(self, address: int, taken: Block | None) -> None:
         """Called when a block could not be freed."""
-        if taken >= 0:
+        if taken is not None:
             self._blocks[address] = taken
 
     @property
@@ -71,8 +83,8 @@ class DeviceBlocks:
         is left to the next set.
         """
         kept: list[int] = []
-        for address, setups in tuple(self._blocks.items()):  # the other thread may put a block back meanwhile
-            if self._exists(setups):
+        for address, block in tuple(self._blocks.items()):  # the other thread may put a block back meanwhile
+            if self._exists(block.setups):
                 kept.append(address)
             else:
                 self._blocks.pop(address, None)

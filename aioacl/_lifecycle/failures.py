@@ -6,7 +6,7 @@ import copy
 import warnings
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aioacl._base import origin, sync
+from aioacl._base import origin, sync, totals
 from aioacl._base.codes import DEVICE_ACTIONS, lookup
 from aioacl._base.errors import AclWarning, DeviceFault, of_device
 from aioacl._base.ffi import ffi, lib, text_of
@@ -165,6 +165,7 @@ class Failures:
         with admission.changed:
             self.count += 1
             self.last_task = failed.sentence
+            totals.count("faults_total", failed.device, failed.code, error.action)
             if failed.stops or error.action in DEVICE_ACTIONS:
                 self.poison(of_device(error, STOPPED if foreign_stop else ""))
             admission.listeners.tell(
@@ -186,6 +187,7 @@ class Failures:
         admission = self._admission
         with admission.changed:
             if self.poison(error) and not reported:
+                totals.count("faults_total", admission.index, error.code or 0, error.action)
                 admission.listeners.tell("fault", admission.state, admission.generation, text=str(error))
                 admission.announce()
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
-from aioacl._base import sync
+from aioacl._base import sync, totals
 from aioacl._base.ffi import lib, make_pass
 from aioacl._lifecycle.gate import error_of
 
 if TYPE_CHECKING:
+    from aioacl._models.description import ModelMemory
     from aioacl._models.slots import Slots
 
 
@@ -24,11 +25,19 @@ class Loaded(Protocol):
 
     Attributes:
         name: the name for messages.
+        label: the name for metrics and logs.
+        memory: the device memory that the model needs.
+        instances: the ids of its instances.
         nbytes: the bytes of device memory that the load uses.
+        block_bytes: the bytes of the blocks from which this memory is.
     """
 
     name: str
+    label: str
+    memory: ModelMemory
+    instances: list[int]
     nbytes: int
+    block_bytes: int
 
     def is_idle(self) -> bool:
         """Whether all work of the model is known to be done. Calls no ACL function."""
@@ -68,17 +77,24 @@ class LoadedModels:
 
     def unload(self, model: int, generation: int) -> None:
         """Unloads a model of that generation, unless a reset has done so (aclmdlUnload). Its work must be done."""
-        if self._loaded.pop(model, None) is None:
+        load = self._loaded.pop(model, None)
+        if load is None:
             return
         code = lib.aio_g_aclmdlUnload(make_pass(self._index, generation), model)
         if code:
-            self.abandoned += 1
+            self._count(load)
             raise error_of(code, "aclmdlUnload", self._index, generation)
 
     def abandon(self, model: int) -> None:
         """Gives up a model that cannot be unloaded."""
-        if self._loaded.pop(model, None) is not None:
-            self.abandoned += 1
+        load = self._loaded.pop(model, None)
+        if load is not None:
+            self._count(load)
+
+    def _count(self, load: Loaded) -> None:
+        """Counts a model that was abandoned."""
+        self.abandoned += 1
+        totals.count("model_abandoned_total", self._index, load.label)
 
     def tend(self) -> None:
         """Lets each load free what its calls have left, and renew failed streams. For the maintenance thread."""
@@ -104,7 +120,8 @@ class LoadedModels:
             # A call that was in C at `choose` may have enqueued an execution after the abort.
             if load is not None and load.is_idle() and self._loaded.pop(model, None) is not None:
                 code = lib.aio_u_aclmdlUnload(model)
-                self.abandoned += bool(code)
+                if code:
+                    self._count(load)
                 first = first or code
         for model in tuple(self._loaded):
             self.abandon(model)

@@ -28,6 +28,7 @@ from aioacl._base.ffi import generation_of, lib
 from aioacl._base.options import ContextKind, Strategy, repr_of, whole_of
 from aioacl._base.states import Counts, State, Trigger
 from aioacl._library.runtime import must_not_be_forked
+from aioacl._library.visible import physical_id
 from aioacl._lifecycle.admission import NOTHING_BEGUN, Admission
 from aioacl._lifecycle.blocks import DeviceBlocks
 from aioacl._lifecycle.cache import HandleCache
@@ -44,7 +45,7 @@ from aioacl._lifecycle.procedures import limits
 from aioacl._lifecycle.procedures.close import CloseProcedure
 from aioacl._lifecycle.procedures.foreign import ForeignProcedure
 from aioacl._lifecycle.procedures.open import OpenProcedure
-from aioacl._lifecycle.procedures.reset import ResetProcedure
+from aioacl._lifecycle.procedures.reset import SUPERVISOR, ResetProcedure
 from aioacl._lifecycle.stream_lock import hint_of, relieve
 from aioacl._lifecycle.stuck import StuckCalls
 from aioacl._lifecycle.supervisor import Supervision
@@ -66,6 +67,7 @@ class Manager:
     """The lifecycle of one device: owns an object for each concern, and runs one procedure at a time.
 
     Attributes:
+        physical_id: the number of the card, as npu-smi names it; "" if it is not known.
         admission: the state, admission, leases and turns. Its lock is held to write the other attributes.
         counts: how often the device is set in ACL.
         own_context: the context that aioacl has made, if the device uses one.
@@ -89,6 +91,7 @@ class Manager:
 
     def __init__(self, index: int) -> None:
         self.index = index
+        self.physical_id = physical_id(index)
         self.strategy: Strategy = "watch"
         self.context: ContextKind = "primary"
         self.policy = Policy()
@@ -417,7 +420,7 @@ class Manager:
             may_widen=may_reset_device,
             permitted=foreign,
             held_back=own and not may_reset_device,
-            by="a supervisor",
+            by=SUPERVISOR,
         )
         self.start_procedure(procedure)
         return procedure
@@ -544,6 +547,11 @@ class Manager:
         unserved = event is Trigger.FOREIGN or (event is Trigger.SEIZE and lib.aio_gate_foreign(self.index))
         if served and unserved:  # from now on no call can find a foreign reset
             self.counts.change(Counts())
+
+
+def opened_managers() -> list[Manager]:
+    """The managers of the devices that have been open, by their indices."""
+    return [manager for _, manager in sorted(_managers.items()) if manager.generation]
 
 
 _managers: dict[int, Manager] = {}

@@ -10,7 +10,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from aioacl._base import sync
+from aioacl._base import sync, totals
 from aioacl._base.public import publish
 from aioacl._base.records import DeviceEvent, EventKind
 from aioacl._base.states import State, Trigger
@@ -91,6 +91,7 @@ class DeviceEvents(Unique):
         if len(self._queue) == KEPT:
             self._queue.popleft()
             self._missed += 1
+            totals.count("events_missed_total", event.device)
         self._queue.append(event)
 
 

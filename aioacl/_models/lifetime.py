@@ -9,7 +9,7 @@ import copy
 import warnings
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aioacl._base import sync
+from aioacl._base import sync, totals
 from aioacl._base.errors import AclError, AclWarning, DeviceQuarantined, DeviceTimeout, StaleHandleError
 from aioacl._base.ffi import lib
 from aioacl._base.flight import FAILED, flight_note
@@ -63,6 +63,7 @@ class Lifetime:
         source: the file, or the bytes.
         options: the options of `load_model`.
         name: the name of the model in messages and events.
+        label: its name for metrics and logs, without a path.
         slots: the number of slots of all instances.
         load: the newest load; None before the first one and after the close.
         description: the inputs, outputs and gears; None before the first load.
@@ -77,6 +78,7 @@ class Lifetime:
         self.source = source
         self.options = options
         self.name = source.name if options.label is None else options.label
+        self.label = totals.model_label(source.label if options.label is None else options.label)
         self.slots = options.slots * options.instances
         self.load: Load | None = None
         self.description: Description | None = None
@@ -179,7 +181,7 @@ class Lifetime:
         """
         if self.load is not None and not self.load.stale:
             return
-        load, began = Load(self.manager, self._device, self.name), sync.monotonic()
+        load, began = Load(self.manager, self._device, self.name, self.label), sync.monotonic()
         self._tell("model_loading")
         try:
             load.make(self.source, self.options)
@@ -190,7 +192,10 @@ class Lifetime:
         with self._lock:
             old, self.load = self.load, load
             self.description, self.spec = load.description, load.spec
-        self._tell("model_loaded", seconds=sync.monotonic() - began, nbytes=load.nbytes)
+        seconds = sync.monotonic() - began
+        totals.count("model_loads_total", self.manager.index, self.label)
+        totals.observe("model_load_duration_seconds", seconds, self.manager.index, self.label)
+        self._tell("model_loaded", seconds=seconds, nbytes=load.nbytes)
         if old is not None:
             old.slots.end(old.free)
         if self.closed:

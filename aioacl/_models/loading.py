@@ -25,6 +25,7 @@ from aioacl._handles.handle import error_on
 from aioacl._handles.stream_core import StreamCore
 from aioacl._lifecycle.cache import DEVICE_MEMORY
 from aioacl._models.arguments import KINDS, spec_of
+from aioacl._models.counting import count_calls
 from aioacl._models.description import (
     Desc,
     Description,
@@ -62,6 +63,7 @@ class Load:
 
     Attributes:
         name: the name of the model for messages.
+        label: its name for metrics and logs.
         manager: the manager of the device.
         generation: the generation of the device.
         instances: the ids of the instances.
@@ -71,6 +73,7 @@ class Load:
         slots: the slots.
         stream: the stream of `model.enqueue`.
         nbytes: the bytes of device memory that the load uses.
+        block_bytes: the bytes of the blocks from which this memory is.
     """
 
     description: Description
@@ -78,14 +81,15 @@ class Load:
     slots: Slots
     stream: Stream
 
-    def __init__(self, manager: Manager, device: Device, name: str) -> None:
+    def __init__(self, manager: Manager, device: Device, name: str, label: str) -> None:
         self.name = name
+        self.label = label
         self.manager = manager
         self._device = device
         self.generation = manager.generation
         self.instances: list[int] = []
         self.memory = ModelMemory(0, 0)
-        self.nbytes = 0
+        self.nbytes = self.block_bytes = 0
         self._held: list[DeviceBuffer | PinnedBuffer | Stream] = []
         self._streams: list[Stream] = []
         self._made: list[Slot] = []
@@ -114,6 +118,7 @@ class Load:
                 raise self._too_little(instances, error) from error
             if options.warm_up:
                 warm_up(self)
+            count_calls(self.slots, self.manager.index, self.label)
         except BaseException:
             with suppress(AclError):
                 self.end()
@@ -172,10 +177,15 @@ class Load:
 
     def _allocate(self, nbytes: int) -> CData:
         """Allocates device memory; a model without weights needs none, but ACL takes no null pointer."""
-        buffer = self._device.allocate(max(nbytes, 1)).result()
+        buffer = self._take(max(nbytes, 1))
+        return ffi.cast("void *", buffer.address)
+
+    def _take(self, nbytes: int) -> DeviceBuffer:
+        buffer = self._device.allocate(nbytes).result()
         self._held.append(buffer)
         self.nbytes += buffer.size
-        return ffi.cast("void *", buffer.address)
+        self.block_bytes += buffer._block
+        return buffer
 
     def _error(self, code: int, call: str) -> AclError:
         return error_on(self.manager, self.generation, code, call)
@@ -243,9 +253,7 @@ class Load:
         made = self._made
         for _ in range(count):
             for instance in range(len(self.instances)):
-                device = self._device.allocate(size).result()
-                self._held.append(device)
-                self.nbytes += device.size
+                device = self._take(size)
                 pinned = self._device.pinned(size).result()
                 self._held.append(pinned)
                 tensors = inputs, outputs

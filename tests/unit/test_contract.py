@@ -35,7 +35,7 @@ from tests.kit import (
     wait_for,
     works,
 )
-from tests.process import test_recorder, test_report
+from tests.process import test_metrics, test_recorder, test_report
 from tests.process.child import run
 from tests.unit import test_contract_models
 from tests.unit.base import test_health
@@ -49,6 +49,7 @@ from tests.unit.lifecycle import (
     test_supervisor,
     test_task_aborts,
 )
+from tests.unit.metrics import test_scrape
 from tests.unit.pool import test_pool
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def test_sentences_of_the_contract_and_numbers_of_tests_match() -> None:
         test_checks,
         test_failures,
         test_pool,
+        test_scrape,
+        test_metrics,
     ]
     names = [*globals(), *(name for module in modules for name in vars(module))]
     tested = [found[1] for name in names if (found := re.match(r"test_0*(\d+)_", name))]

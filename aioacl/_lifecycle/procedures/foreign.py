@@ -30,10 +30,12 @@ class ForeignProcedure(Procedure):
             with self.admission.changed:
                 problem = f"it could not be set again after a foreign reset: {why}"
                 self.admission.apply(Trigger.FAIL, problem=problem)
+            self._count("foreign", ok=False)
             return
         with self.admission.changed:
             self.manager.failures.last_fault = None  # the fault belongs to the previous generation
             self.admission.apply(Trigger.RETAKE)
             self._settle_foreign()
+        self._count("foreign", ok=True)
         lib.aio_device_flush(self.index)
         self.manager.maintenance.submit(InternalCall(self._prepare))

@@ -10,7 +10,7 @@ import copy
 from traceback import clear_frames
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._base import flight, states, sync
+from aioacl._base import flight, states, sync, totals
 from aioacl._base.ffi import ffi, lib
 from aioacl._base.records import ResetReport
 from aioacl._base.states import RELEASED_ALREADY, State, Trigger
@@ -302,6 +302,12 @@ class Procedure:
     def _apply(self, event: Trigger) -> None:
         with self.admission.changed:
             self.admission.apply(event)
+
+    def _count(self, cause: str, *, ok: bool) -> None:
+        """Counts a reset for the metrics."""
+        labels = self.index, "open" if ok else "quarantined", cause
+        totals.count("resets_total", *labels)
+        totals.observe("reset_duration_seconds", sync.monotonic() - self._began, *labels)
 
     def _quarantine(self, problem: str, stuck: tuple[Stuck, ...]) -> None:
         """Quarantines the device, because a call of an open or a close has not returned in time."""

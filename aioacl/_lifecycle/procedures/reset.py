@@ -62,6 +62,7 @@ NOT_RESET: Final = (
     "Only the context of aioacl was replaced, because other code has perhaps set the device: "
     "force_reset(foreign=True) resets the device too"
 )
+SUPERVISOR: Final = "a supervisor"  # who requests its resets
 
 
 class _Failed(Exception):
@@ -123,6 +124,8 @@ class ResetProcedure(Procedure):
         self._foreign_sets = 0
         self._hook_errors: tuple[str, ...] = ()
         self._report: ResetReport | None = None
+        repairs = self._by == SUPERVISOR or manager.failures.last_fault is not None
+        self._cause = "fault" if repairs else "request"
 
     def _start_clock(self) -> None:
         began = sync.monotonic()
@@ -207,6 +210,7 @@ class ResetProcedure(Procedure):
             admission.apply(event, self._report, problem)
             if not problem:
                 self._settle_foreign()
+        self._count(self._cause, ok=not problem)
         lib.aio_device_flush(self.index)
         if not problem:
             self.manager.maintenance.submit(InternalCall(self._prepare))

@@ -14,6 +14,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.ffi import ffi, lib
+from aioacl._lifecycle.blocks import Block
 from aioacl._lifecycle.manager import manager_of
 from tests.kit import (
     FAULT,
@@ -529,10 +530,12 @@ async def test_44_reset_of_a_device_that_a_foreign_context_keeps_loses_no_memory
 async def test_block_that_is_counted_after_the_reset_that_freed_it_is_not_freed_again() -> None:
     async with aioacl.open_device(0) as device:
         blocks, memory = manager_of(0).blocks, await device.allocate(BLOCK_BYTES)
-        setups = blocks.take(memory.address)
-        assert setups == blocks.setups
+        taken = blocks.take(memory.address)
+        assert taken == Block(BLOCK_BYTES, blocks.setups)
         assert (await device.force_reset()).ok
-        blocks.add(memory.address, setups)  # the maintenance thread was between the allocation and the count
+        blocks.put_back(
+            memory.address, taken
+        )  # the maintenance thread was between the allocation and the count
         assert (await device.force_reset()).ok
         await memory.close()
     assert simulator.violations() == []

@@ -1,0 +1,1 @@
+"""The metrics: counters, gauges and histograms of the process and its devices."""
