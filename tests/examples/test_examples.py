@@ -7,6 +7,7 @@ import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,8 +51,12 @@ OUTPUT = {
     "own_context": (
         r"(replaced: the context; our old stream is stale: True\n){3}the other code works on: True\n"
     ),
+    "opentelemetry_metrics": r"aioacl_resets_total \[\('request', 1\)\]\n",
     "overlapped_pipeline": r"40 results, in order\n",
     "serve_all_devices": r"0 1 2 3 4 9 6 7 8 9 0 1 2 3 4 5 6 7 8 9 from 2 devices\n",
+    "prometheus_collector": (
+        r'aioacl_resets_total\{cause="request",device="0",id="0",outcome="open"\} 1.0\n'
+    ),
     "test_harness": r"(.*\n)*=+ 3 passed in .*\n",
     "timeouts_and_cancellation": (
         r"timeout=: DeviceTimeout\nasyncio.timeout: TimeoutError\ncancel: the task was cancelled\n"
@@ -60,6 +65,16 @@ OUTPUT = {
     "two_streams_and_an_event": r"(page \d: as written\n){5}",
     "video_pipeline": r"60 frames, 58 right, 3 resets\n",
 }
+
+
+PACKAGES = {"opentelemetry_metrics": "opentelemetry.sdk", "prometheus_collector": "prometheus_client"}
+
+
+def needs_package(name: str) -> Any:
+    """The example, or the same with a mark that skips it because its package is not installed."""
+    package = PACKAGES.get(name)
+    lacks = package is not None and find_spec(package.partition(".")[0]) is None
+    return pytest.param(name, marks=pytest.mark.skipif(lacks, reason=f"the example needs {package}"))
 
 
 MODELS = {"classify_digits", "dynamic_batch", "model_map", "serve_all_devices", "video_pipeline"}
@@ -86,7 +101,11 @@ def test_example_is_short(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=needs_onnxruntime) if name in MODELS else name for name in OUTPUT]
+    "name",
+    [
+        pytest.param(name, marks=needs_onnxruntime) if name in MODELS else needs_package(name)
+        for name in OUTPUT
+    ],
 )
 def test_example_prints_the_expected_output(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")]
@@ -99,7 +118,7 @@ def test_example_prints_the_expected_output(name: str, tmp_path: Path) -> None:
     assert re.fullmatch(OUTPUT[name], ran.stdout), ran.stdout
 
 
-@pytest.mark.parametrize("name", sorted(set(OUTPUT) - USES_CONTROLS))
+@pytest.mark.parametrize("name", [needs_package(name) for name in sorted(set(OUTPUT) - USES_CONTROLS)])
 def test_example_without_a_library_fails_and_names_the_remedy(name: str, tmp_path: Path) -> None:
     environ = _environment()
     if any(Path(each.path).exists() for each in candidates(environ)):
