@@ -73,6 +73,8 @@ GATES: Final = (
         for at_once in (1, 16)
     ),
     Gate("model", "share of the slowest stage", "", 0.95, 0.98, at_least=True),
+    Gate("metrics", "counting an await", "Histogram.observe", 0.1, 0.05),
+    Gate("metrics", "counting a call of a model", "Histogram.observe", None, 0.1),
     Gate("batch", "1 callers: CPU per item", "floor", 1.3, 1.1),
     Gate("batch", "64 callers: CPU per item", "floor", 1.5, 1.2),
     Gate("batch", "1024 callers: CPU per item", "floor", 1.5, 1.2),

@@ -14,6 +14,7 @@ from benchmarks.suites import (
     executor,
     import_,
     lag,
+    metrics,
     model,
     reset,
     scale,
@@ -39,5 +40,6 @@ SUITES: Final[dict[str, Suite]] = {
         executor.SUITE,
         model.SUITE,
         batch.SUITE,
+        metrics.SUITE,
     )
 }
