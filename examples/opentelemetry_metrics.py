@@ -9,7 +9,7 @@ from functools import partial
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, Sum
 
 import aioacl
 
@@ -41,10 +41,8 @@ async def main() -> None:
         data = reader.get_metrics_data()
     assert data is not None
     for metric in data.resource_metrics[0].scope_metrics[0].metrics:
-        if metric.name == "aioacl_resets_total":
-            print(
-                metric.name, [(point.attributes["cause"], point.value) for point in metric.data.data_points]
-            )
+        if metric.name == "aioacl_resets_total" and isinstance(metric.data, Sum):
+            print(metric.name, [point.value for point in metric.data.data_points])
 
 
 if __name__ == "__main__":

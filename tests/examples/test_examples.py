@@ -51,7 +51,7 @@ OUTPUT = {
     "own_context": (
         r"(replaced: the context; our old stream is stale: True\n){3}the other code works on: True\n"
     ),
-    "opentelemetry_metrics": r"aioacl_resets_total \[\('request', 1\)\]\n",
+    "opentelemetry_metrics": r"aioacl_resets_total \[1\]\n",
     "overlapped_pipeline": r"40 results, in order\n",
     "serve_all_devices": r"0 1 2 3 4 9 6 7 8 9 0 1 2 3 4 5 6 7 8 9 from 2 devices\n",
     "prometheus_collector": (
