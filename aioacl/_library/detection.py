@@ -10,6 +10,7 @@ import re
 import warnings
 from typing import Final, Literal
 
+from aioacl._base import logs
 from aioacl._base.errors import AclWarning
 from aioacl._base.ffi import lib, text_of
 
@@ -88,4 +89,5 @@ def warn_of_limit() -> None:
     if _warned or detection() == "exact":
         return
     _warned = True
+    logs.warning(explanation())
     warnings.warn(explanation(), AclWarning, stacklevel=2)

@@ -19,7 +19,7 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from aioacl._base import sync
+from aioacl._base import logs, sync
 from aioacl._base.errors import AclWarning, ForkedProcessError, error_for
 from aioacl._base.ffi import ffi, lib, pinned_in_use, text_of
 from aioacl._base.late import late
@@ -168,4 +168,5 @@ def settle(user: object = None) -> None:
         _owner = False
         code = _finalize()
     if code not in (0, lib.AIO_ABSENT):
+        logs.warning(f"aclFinalizeReference returned {code}", code=code, call="aclFinalizeReference")
         warnings.warn(f"aclFinalizeReference returned {code}", AclWarning, stacklevel=2)

@@ -6,7 +6,7 @@ import copy
 import warnings
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aioacl._base import origin, sync, totals
+from aioacl._base import logs, origin, sync, totals
 from aioacl._base.codes import DEVICE_ACTIONS, lookup
 from aioacl._base.errors import AclWarning, DeviceFault, of_device
 from aioacl._base.ffi import ffi, lib, text_of
@@ -104,6 +104,7 @@ def warn(failed: Failed, what: str, made: Site | None = None) -> None:
     must pass `made`.
     """
     sentence = f"a task failed, no await raised the error, and {what}: {failed.sentence}"
+    logs.warning(sentence, device=failed.device, generation=failed.generation, code=failed.code)
     warnings.warn_explicit(sentence, AclWarning, *origin.line_of(made or origin.site()), registry={})
 
 
@@ -176,6 +177,7 @@ class Failures:
                 stream=failed.stream,
                 position=failed.position,
                 code=failed.code,
+                error=error,
             )
             admission.announce()
 
@@ -188,7 +190,9 @@ class Failures:
         with admission.changed:
             if self.poison(error) and not reported:
                 totals.count("faults_total", admission.index, error.code or 0, error.action)
-                admission.listeners.tell("fault", admission.state, admission.generation, text=str(error))
+                admission.listeners.tell(
+                    "fault", admission.state, admission.generation, text=str(error), error=error
+                )
                 admission.announce()
 
     def poison(self, error: AclError) -> bool:
@@ -233,4 +237,5 @@ def warn_of_failure(manager: Manager, call: str, code: int, what: str) -> None:
     if concerns_device(error) and manager.maintenance.running:
         manager.failures.note_fault(error)
     sentence = f"{call} returned {code} on device {manager.index}: {what} is not freed until a reset"
+    logs.warning(sentence, device=manager.index, code=code, call=call)
     warnings.warn(sentence, AclWarning, stacklevel=3)

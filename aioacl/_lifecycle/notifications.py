@@ -10,17 +10,20 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from aioacl._base import sync, totals
+from aioacl._base import logs, sync, totals
+from aioacl._base.codes import lookup
 from aioacl._base.public import publish
 from aioacl._base.records import DeviceEvent, EventKind
 from aioacl._base.states import State, Trigger
 from aioacl._base.unique import Unique
 from aioacl._library.runtime import must_not_be_forked
+from aioacl._library.visible import physical_id
 from aioacl._wait.current import run_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioacl._base.errors import AclError
     from aioacl._base.records import ResetReport
     from aioacl._lifecycle.admission import Admission
 
@@ -35,6 +38,24 @@ KINDS: Final[dict[Trigger, EventKind]] = {
     Trigger.FAIL: "quarantined",
     Trigger.RELEASE: "closed",
     Trigger.FOREIGN: "foreign reset",
+}
+
+
+# The logger and the level of each kind of event, and what has happened.
+LOGGED: Final[dict[EventKind, tuple[str, int, str]]] = {
+    "opened": ("device", logs.INFO, "opened"),
+    "draining": ("reset", logs.INFO, "waits for running work before a reset"),
+    "resetting": ("reset", logs.INFO, "is being reset or closed"),
+    "reopened": ("reset", logs.INFO, "is open again"),
+    "quarantined": ("reset", logs.WARNING, "is quarantined"),
+    "closed": ("device", logs.INFO, "closed"),
+    "foreign reset": ("reset", logs.WARNING, "was reset by other code"),
+    "fault": ("device", logs.WARNING, "has a failure"),
+    "revoked": ("reset", logs.INFO, "has revoked leases"),
+    "model_loading": ("model", logs.DEBUG, "loads a model"),
+    "model_loaded": ("model", logs.INFO, "has loaded a model"),
+    "stuck": ("device", logs.WARNING, "has a call that does not return"),
+    "recovered": ("device", logs.INFO, "has a call that has returned"),
 }
 
 
@@ -100,6 +121,7 @@ class Listeners:
 
     def __init__(self, index: int) -> None:
         self._index = index
+        self._id = physical_id(index)
         self._all: weakref.WeakSet[DeviceEvents] = weakref.WeakSet()
 
     def add(self, listener: DeviceEvents) -> None:
@@ -119,16 +141,36 @@ class Listeners:
         *,
         report: ResetReport | None = None,
         text: str = "",
+        error: AclError | None = None,
         **details: Any,
     ) -> None:
-        """Sends an event to all listeners. Call it with the lock held.
+        """Sends an event to all listeners, and logs it. Call it with the lock held.
 
         `details` has the stream, position and code of a failed task, the seconds and bytes of a load, or the seconds of
-        a call.
+        a call. `error` is for the log.
         """
         event = DeviceEvent(kind, self._index, state, generation, sync.monotonic(), report, text, **details)
         for listener in tuple(self._all):
             listener._put(event)
+        self._log(event, error)
+
+    def _log(self, event: DeviceEvent, error: AclError | None) -> None:
+        name, level, what = LOGGED[event.kind]
+        report = event.report if event.kind in ("reopened", "quarantined") else None
+        code = (error.code if error is not None else event.code) or None
+        details = str(report) if report is not None else event.text
+        logs.log(
+            name,
+            level,
+            f"device {self._index} {what}{details and f': {details}'}",
+            device=self._index,
+            id=self._id,
+            generation=event.generation,
+            code=code,
+            action=lookup(code).action if code else None,
+            call=error.call if error is not None and error.call else None,
+            duration=sum(report.stages.values()) / 1000 if report is not None else event.seconds or None,
+        )
 
 
 publish("aioacl", ["DeviceEvents"], of=__name__)

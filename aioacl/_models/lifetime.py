@@ -9,7 +9,7 @@ import copy
 import warnings
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aioacl._base import sync, totals
+from aioacl._base import logs, sync, totals
 from aioacl._base.errors import AclError, AclWarning, DeviceQuarantined, DeviceTimeout, StaleHandleError
 from aioacl._base.ffi import lib
 from aioacl._base.flight import FAILED, flight_note
@@ -255,6 +255,7 @@ class Lifetime:
             stuck = health_of(self.manager).stuck_for
             if stuck > STUCK_SECONDS:
                 sentence = f"the close of a model waits for a call that has been inside C for {stuck:.0f} s"
+                logs.warning(f"{sentence}; it continues", device=self.manager.index, duration=stuck)
                 warnings.warn(f"{sentence}; it continues", AclWarning, stacklevel=2)
                 return
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from aioacl._base import origin
+from aioacl._base import logs, origin
 from aioacl._base.errors import AclWarning, ParameterError
 from aioacl._base.ffi import Dataset, check_arguments, lib
 from aioacl._base.options import deadline_of, is_one_of, repr_of, whole_of
@@ -427,13 +427,12 @@ async def load(model: Model, *, wait: bool, deadline: float | None) -> Model:
 def _warn_of_onnx(model: Model) -> None:
     """Emits an AclWarning if a card would not load the model: Python shows it once for a file and a line of code."""
     if model._life.source.for_simulator:
-        origin.warn(
+        sentence = (
             f"expected an .om file, got the ONNX model {model.name!r}, which the simulator executes, and a card "
-            "refuses; convert it with CANN's atc, or with `python -m aioacl simulator atc` for the simulator",
-            model._site,
-            2,
-            AclWarning,
+            "refuses; convert it with CANN's atc, or with `python -m aioacl simulator atc` for the simulator"
         )
+        logs.warning(sentence)
+        origin.warn(sentence, model._site, 2, AclWarning)
 
 
 publish("aioacl", ["Model"], of=__name__)

@@ -20,7 +20,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from aioacl._base import sync
+from aioacl._base import logs, sync
 from aioacl._base.errors import AclWarning, DeviceTimeout
 from aioacl._base.ffi import lib
 from aioacl._wait.current import current_port
@@ -319,6 +319,7 @@ async def clean_up_on(worker: WorkerThread, work: Callable[[], object]) -> None:
         if deadline is None or sync.monotonic() < deadline:  # the caller's own timeout
             raise
         sentence = f"a clean-up after the close of its device has not returned within {ENDED_SECONDS} s"
+        logs.warning(f"{sentence}; it continues", duration=ENDED_SECONDS)
         warnings.warn(f"{sentence}; it continues", AclWarning, stacklevel=2)
 
 

@@ -6,6 +6,7 @@ import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from aioacl._base import logs
 from aioacl._base.errors import AclWarning
 from aioacl._base.ffi import failure, ffi, lib
 from aioacl._base.states import RELEASED_ALREADY, State, Trigger
@@ -95,7 +96,9 @@ class CloseProcedure(Procedure):
     def _stay_set(self, why: str, stuck: tuple[Stuck, ...], until: str) -> None:
         self._quarantine(f"it stays set: {why}", stuck)
         advice = f"open it again after {until}, then close it"
-        warnings.warn(f"device {self.index} stays set: {why}; {advice}", AclWarning, stacklevel=2)
+        sentence = f"device {self.index} stays set: {why}; {advice}"
+        logs.warning(sentence, device=self.index)
+        warnings.warn(sentence, AclWarning, stacklevel=2)
 
     def _reset_all(self) -> int:
         """Destroys the context of aioacl's own, and calls aclrtResetDevice once for each set by aioacl.
@@ -166,11 +169,9 @@ class CloseProcedure(Procedure):
             self._give_up()
             return
         if code not in NO_FAILURE:
-            warnings.warn(
-                f"{self._end_call} returned {code} when device {self.index} was closed",
-                AclWarning,
-                stacklevel=2,
-            )
+            sentence = f"{self._end_call} returned {code} when device {self.index} was closed"
+            logs.warning(sentence, device=self.index, code=code, call=self._end_call)
+            warnings.warn(sentence, AclWarning, stacklevel=2)
         self.manager.failures.warn_at_close()
 
     def _work_is_gone(self, code: int, *, torn: bool) -> bool:
