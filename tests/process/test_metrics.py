@@ -22,7 +22,7 @@ device.close().result()
 """
 
 
-def test_93_forked_child_has_only_the_metric_about_the_build() -> None:
+def test_82_forked_child_has_only_the_metric_about_the_build() -> None:
     status, output, _ = run(FORKED)
     lines = output.splitlines()
     assert status == 0

@@ -39,7 +39,7 @@ def said(program: str, path: Path) -> list[str]:
     return output.splitlines()
 
 
-def test_80_recorder_of_a_process_that_a_sigsegv_killed_is_readable(tmp_path: Path) -> None:
+def test_77_recorder_of_a_process_that_a_sigsegv_killed_is_readable(tmp_path: Path) -> None:
     path = tmp_path / "flight-{pid}"
     with Child(WORKS + CRASH, more=variable(path)) as child:
         status, _, _ = child.end()

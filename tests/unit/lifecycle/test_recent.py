@@ -31,7 +31,7 @@ async def test_report_of_a_reset_has_the_fault_that_came_before_it(open_device: 
     assert [each.number for each in report.recent] == sorted(each.number for each in report.recent)
 
 
-async def test_81_quarantine_carries_the_records_of_the_device(open_device: OpenDevice) -> None:
+async def test_78_quarantine_carries_the_records_of_the_device(open_device: OpenDevice) -> None:
     async with open_device() as device:
         simulator.fail_call(reset_call(), 507899, times=3)
         report = await device.force_reset(grace=0)

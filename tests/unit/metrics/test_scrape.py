@@ -135,14 +135,14 @@ def test_openmetrics_must_be_a_bool() -> None:
 # --- labels ---------------------------------------------------------------------------------------------------------
 
 
-def test_92_models_beyond_100_names_share_the_label_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_81_models_beyond_100_names_share_the_label_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(totals, "_models", {})
     labels = [totals.model_label(f"model-{number}") for number in range(150)]
     assert labels == [f"model-{number}" for number in range(100)] + ["other"] * 50
     assert totals.model_label("model-7") == "model-7"
 
 
-async def test_92_key_of_an_item_is_no_label(open_device: OpenDevice) -> None:
+async def test_81_key_of_an_item_is_no_label(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.load_model(offline.product("1,4")) as model,
@@ -159,7 +159,7 @@ def test_file_name_that_is_not_utf8_can_be_encoded() -> None:
 # --- counters ---------------------------------------------------------------------------------------------------------
 
 
-async def test_91_counters_never_fall_when_a_device_a_model_or_a_batcher_is_closed(
+async def test_80_counters_never_fall_when_a_device_a_model_or_a_batcher_is_closed(
     open_device: OpenDevice,
 ) -> None:
     def counters() -> dict[Any, float]:
@@ -249,7 +249,7 @@ async def scrape_beside_load(open_device: OpenDevice, count: int) -> None:
         assert simulator.journal()
 
 
-async def test_90_scrape_beside_load_calls_no_acl_function(open_device: OpenDevice) -> None:
+async def test_79_scrape_beside_load_calls_no_acl_function(open_device: OpenDevice) -> None:
     await scrape_beside_load(open_device, QUICK_SCRAPES)
 
 
@@ -258,7 +258,7 @@ async def test_100000_scrapes_beside_load_call_no_acl_function(open_device: Open
     await scrape_beside_load(open_device, ALL_SCRAPES)
 
 
-async def test_90_scrape_returns_while_another_thread_holds_each_lock(open_device: OpenDevice) -> None:
+async def test_79_scrape_returns_while_another_thread_holds_each_lock(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,
         device.load_model(offline.product("1,4")) as model,
@@ -285,7 +285,7 @@ async def test_90_scrape_returns_while_another_thread_holds_each_lock(open_devic
             holding.join()
 
 
-async def test_90_scrape_returns_while_calls_hang_in_acl(open_device: OpenDevice) -> None:
+async def test_79_scrape_returns_while_calls_hang_in_acl(open_device: OpenDevice) -> None:
     hung = ("aclrtMalloc", "aclmdlExecuteAsync")
     async with (
         open_device() as device,
@@ -316,7 +316,7 @@ def functions_of_c() -> Iterator[str]:
         yield from re.findall(r"\blib\.(aio_\w+)", inspect.getsource(thing))
 
 
-def test_90_functions_of_c_that_a_scrape_calls_are_those_that_the_native_test_calls_with_all_locks_held() -> (
+def test_79_functions_of_c_that_a_scrape_calls_are_those_that_the_native_test_calls_with_all_locks_held() -> (
     None
 ):
     source = (ROOT / "tests" / "native" / "test_metrics.c").read_text()
