@@ -74,6 +74,7 @@ class ModelExecutor:
             self._execute_later(arguments, gear, ended)
         else:
             ended(outcomes)
+        del outcomes, ended  # the traceback of an error refers to this frame
 
     def _execute_later(
         self, arguments: tuple[Arguments, ...], gear: int, ended: Callable[[Outcomes], object]

@@ -351,7 +351,7 @@ bool aio_model_leave(aio_calls *calls, aio_model_call *call, bool *begun) {
         call->slot = NULL;
     }
     aio_calls_unlock(calls, then);
-    aio_token_post(&token, aio_failed(AIO_STALE)); /* until a completion comes, the port keeps the wait */
+    aio_token_give_up(&token);
     if (slot) {
         aio_slot_leave(calls, slot);
     }

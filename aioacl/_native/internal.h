@@ -161,7 +161,7 @@ void aio_count_slot(const aio_token *token, bool waited);
 void aio_count_execution(aio_token *token);
 /* before the token is published; */
 void aio_count_end(const aio_token *token, aio_result result);
-/* before the token is freed without that; */
+/* before that, or before the token is freed, if the caller has given the wait up; */
 void aio_count_drop(const aio_token *token);
 /* when the caller has the outcome of a call of a model. `counts` may be NULL. */
 void aio_count_request(aio_model_counts *counts, enum aio_ending ending);
@@ -174,7 +174,9 @@ void aio_port_ring(aio_port *port);
 void aio_port_sleep(aio_port *port, uint32_t seen, int64_t limit_us);
 aio_token *aio_token_new(aio_port *port, uint64_t key);
 void aio_publish(aio_token *token, aio_result result);
-/* The same, without a ring. Returns a reference to the port, for aio_port_ring_held. */
+/* For a wait that its caller has given up. Posts a completion, until which the port keeps the wait. */
+void aio_token_give_up(aio_token **token);
+/* aio_publish without a ring. Returns a reference to the port, for aio_port_ring_held. */
 aio_port *aio_publish_held(aio_token *token, aio_result result);
 /* Rings the port if that was not done since, and drops the reference. */
 void aio_port_ring_held(aio_port *port);

@@ -147,6 +147,15 @@ void aio_token_post(aio_token **token, int64_t result) {
     }
 }
 
+void aio_token_give_up(aio_token **token) {
+    aio_token *claimed = atomic_load(&aio_in_child) ? NULL : claim(token);
+    if (claimed) {
+        aio_count_drop(claimed);
+        claimed->counted = false;
+        aio_publish(claimed, aio_failed(AIO_STALE));
+    }
+}
+
 void aio_token_drop(aio_token **token) {
     aio_token *claimed = claim(token);
     if (claimed) {

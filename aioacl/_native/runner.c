@@ -238,7 +238,7 @@ static void end_call(aio_runner *runner, int code) {
     }
     aio_lock_give(&calls->lock);
     if (left) {
-        aio_token_post(&token, aio_failed(AIO_STALE)); /* until a completion comes, the port keeps the wait */
+        aio_token_give_up(&token);
         aio_slot_leave(calls, slot);
         aio_device_kick(calls->device, AIO_KICK_CALLS);
     } else {

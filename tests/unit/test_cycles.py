@@ -431,7 +431,8 @@ async def test_await_leaves_no_garbage(
         with no_garbage():
             await outcome(world, case)
             await world.settle()
-        assert current_port().outstanding <= waits  # the port refers to each of these waits
+        port = current_port()
+        await until(lambda: port.outstanding <= waits)  # the port refers to each of these waits
     finally:
         simulator.clear()
         await world.close()

@@ -254,7 +254,7 @@ async def test_79_scrape_beside_load_calls_no_acl_function(open_device: OpenDevi
 
 
 @pytest.mark.slow
-async def test_100000_scrapes_beside_load_call_no_acl_function(open_device: OpenDevice) -> None:
+async def test_many_scrapes_beside_load_call_no_acl_function(open_device: OpenDevice) -> None:
     await scrape_beside_load(open_device, ALL_SCRAPES)
 
 
@@ -268,7 +268,7 @@ async def test_79_scrape_returns_while_another_thread_holds_each_lock(open_devic
             device._manager.admission.changed,
             manager._managers_lock,
             runtime._lock,
-            infer._runner._lock,
+            infer._runner._baton,
             model._life._lock,
         )
         for lock in locks:
