@@ -10,6 +10,7 @@ import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.errors import (
+    AclError,
     DeviceFault,
     DeviceResetting,
     DeviceTimeout,
@@ -162,6 +163,11 @@ class ModelRun(Run):
         )
 
 
+def ended_by_reset(load: Load) -> AclError:
+    """The error of a call that a reset or a close has ended: DeviceQuarantined if the reset has failed."""
+    return error_on(load.manager, load.generation, lib.AIO_WAS_RESET, EXECUTE)
+
+
 def _error_of(load: Load, run: Run) -> Exception | None:
     code, core = run.code, run.core
     if not run.begun:
@@ -180,7 +186,7 @@ def _error_of(load: Load, run: Run) -> Exception | None:
         else core.raised(failed, name_of_function(run.function))
     )
     if code in ENDED or isinstance(error, StreamAborted):  # only a reset aborts the stream of a slot
-        return load.manager.admission.was_ended(load.generation, EXECUTE)
+        return ended_by_reset(load)
     return error
 
 
@@ -204,7 +210,7 @@ def _failure(load: Load, core: StreamCore, run: Run) -> Exception:
     if isinstance(
         error, DeviceResetting | StreamAborted
     ):  # the wait began in the reset, but the call before it
-        return load.manager.admission.was_ended(load.generation, EXECUTE)
+        return ended_by_reset(load)
     return error
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aioacl._base.errors import DeviceFault
 from aioacl._base.ffi import Arguments
-from aioacl._models.calls import EXECUTE, ModelRun
+from aioacl._models.calls import ModelRun, ended_by_reset
 from aioacl._wait.current import run_blocking
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def warm_up(load: Load) -> None:
     Raises:
         DeviceFault: a call failed. The code may select another subclass.
         DeviceReset: the device was reset.
+        DeviceQuarantined: a reset has failed.
     """
     try:
         for gear in range(len(load.description.gears)):
@@ -50,4 +51,4 @@ def _call(load: Load, zeros: Arguments) -> None:
     run = ModelRun(load.slots, zeros, nowhere, nowhere, True, True)
     if run_blocking(lambda: run.within(None), None) is None:
         run.must_repeat(load)
-        raise load.manager.admission.was_ended(load.generation, EXECUTE)
+        raise ended_by_reset(load)

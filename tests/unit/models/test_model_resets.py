@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,14 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.paths import DATA
-from tests.kit import Waiting, hanging, in_thread, raises, until
+from aioacl._models import loading
+from aioacl._models.warming import warm_up
+from tests.kit import Waiting, hanging, in_thread, raises, runs_out_of_time, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from aioacl._models.loading import Load
     from tests.kit import OpenDevice
 
 pytestmark = pytest.mark.anyio
@@ -128,3 +132,44 @@ async def test_copy_that_an_abort_ends_raises_device_reset(open_device: OpenDevi
         with simulator.fault(COPY, nth=2, rc=ABORTED), pytest.raises(aioacl.DeviceReset):
             await model(X)
         assert (await model(X)).shape == (1, 10)
+
+
+@pytest.mark.leaves("offline_models")  # the model is abandoned
+async def test_call_that_is_inside_c_when_a_reset_runs_out_of_time_raises_device_quarantined(
+    open_device: OpenDevice,
+) -> None:
+    """The next step of the call is refused."""
+    async with open_device() as device, device.load_model(MODEL, slots=1) as model:
+        async with anyio.create_task_group() as group:
+            simulator.hang_call(COPY)
+            call = Waiting(group, partial(model, X))
+            await until(hanging(COPY))
+            await runs_out_of_time(device)
+            simulator.release_call(COPY)
+            await raises(aioacl.DeviceQuarantined, call.outcome())
+        assert (await device.force_reset(grace=0)).ok
+        assert (await model(X)).shape == (1, 10)
+
+
+@pytest.mark.leaves("offline_models")  # the model is abandoned
+async def test_warm_up_that_begins_after_a_reset_has_run_out_of_time_raises_device_quarantined(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job of the load is inside the device, so the reset cannot be tried."""
+    async with open_device() as device, anyio.create_task_group() as group:
+        begins = threading.Event()
+
+        def late(load: Load) -> None:
+            begins.set()
+            assert until_now(lambda: device.state.name == "QUARANTINED")
+            warm_up(load)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(loading, "warm_up", late)
+            first = Waiting(group, partial(device.load_model, MODEL, slots=1, warm_up=True))
+            await until(begins.is_set)
+            await runs_out_of_time(device)
+            await raises(aioacl.DeviceQuarantined, first.outcome())
+        assert (await device.force_reset(grace=0)).ok
+        async with device.load_model(MODEL, slots=1, warm_up=True) as model:
+            assert (await model(X)).shape == (1, 10)
