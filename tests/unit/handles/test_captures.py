@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+from aioacl import simulator
 from aioacl._base.ffi import ffi, lib
+from aioacl._base.paths import DATA
 from aioacl._lifecycle.probe import probe
 from tests import kit
 from tests.kit import Raised, equipped, until_now
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
 pytestmark = pytest.mark.anyio
+RELAXES = "aclmdlRICaptureThreadExchangeMode"
 
 
 class Captures:
@@ -102,3 +106,25 @@ async def test_probe_of_the_device_succeeds_during_a_capture(open_device: OpenDe
         captures.go_on.set()
         captures.join()
         assert failure is None
+
+
+async def test_thread_of_each_instance_of_a_model_is_relaxed_in_its_first_call(
+    open_device: OpenDevice,
+) -> None:
+    """The first call on each thread comes during the capture, which succeeds."""
+    x = np.zeros((1, 64), np.float32)
+    with simulator.register_model("digits", lambda _: None):
+        async with (
+            open_device() as device,
+            device.load_model(DATA / "digits_batches.om", slots=1, instances=2) as model,
+        ):
+            captures = Captures(1)
+            assert captures.open.wait(30)
+            relaxed = simulator.calls(RELAXES)
+            for number in (1, 2):  # each takes the slot that has been free for the longest time
+                assert (await model(x)).shape == (1, 10)
+                assert simulator.calls(RELAXES) == relaxed + number
+            assert [each.executions for each in simulator.models()] == [1, 1]
+            captures.go_on.set()
+            captures.join()
+            assert captures.done == 1
