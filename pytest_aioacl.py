@@ -13,19 +13,23 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Protocol, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, SupportsIndex, cast
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
     from types import ModuleType
+
+    from typing_extensions import Buffer
 
     import aioacl
 
 SIMULATOR: Final = "simulator"
 LONGEST_SECONDS: Final = 1e7  # four months, which the timer of the watchdog accepts
-FIXTURES: Final = frozenset({"aioacl_library", "aioacl_simulator", "aioacl_open", "aioacl_device"})
+FIXTURES: Final = frozenset(
+    {"aioacl_library", "aioacl_simulator", "aioacl_open", "aioacl_open_pool", "aioacl_device"}
+)
 MARKERS: Final = {
     "aioacl_hardware": "the test needs a card: skipped on the simulator",
     "aioacl_simulator": "the test needs the simulator: skipped on a card",
@@ -72,6 +76,25 @@ class Open(Protocol):
 
         Args:
             index: the index of the device.
+        """
+        ...
+
+
+class OpenPool(Protocol):
+    """The fixture `aioacl_open_pool`: opens a pool, which is closed after the test."""
+
+    def __call__(
+        self,
+        model: str | os.PathLike[str] | Buffer,
+        devices: Iterable[SupportsIndex] | None = None,
+        **options: Any,
+    ) -> aioacl.Pool:
+        """Opens a pool. The arguments are those of `open_pool`.
+
+        Args:
+            model: the path of the model, or its bytes.
+            devices: the indexes of the devices; None is all visible devices.
+            **options: the other arguments.
         """
         ...
 
@@ -208,7 +231,7 @@ def aioacl_simulator(aioacl_library: aioacl.LibraryInfo) -> ModuleType:
 
 @pytest.fixture
 def aioacl_waits() -> Literal["watch", "thread"]:
-    """Returns `waits` for `aioacl_open` and `aioacl_device`. Override it to test with "thread" or with both."""
+    """Returns `waits` for the fixtures that open devices. Override it to test with "thread" or with both."""
     return "watch"
 
 
@@ -221,6 +244,18 @@ def aioacl_open(
 
     del aioacl_library
     with opener(aioacl_waits) as open_one:
+        yield open_one
+
+
+@pytest.fixture
+def aioacl_open_pool(
+    aioacl_library: aioacl.LibraryInfo, aioacl_waits: Literal["watch", "thread"]
+) -> Generator[OpenPool]:
+    """Returns a function that opens a pool: `aioacl_open_pool("m.om", max_rows=8)`. Closes the pools after the test."""
+    from aioacl.testing._hooks import pool_opener
+
+    del aioacl_library
+    with pool_opener(aioacl_waits) as open_one:
         yield open_one
 
 

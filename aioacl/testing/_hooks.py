@@ -24,6 +24,7 @@ from aioacl._base.errors import AclError, LibraryConflict, LibraryNotFound, Para
 from aioacl._library.load import library_info, use_library
 from aioacl._lifecycle import manager
 from aioacl._opening import open_device
+from aioacl._pool.opening import open_pool
 from aioacl.testing._audit import Audit, Finding, report
 from aioacl.testing._broader import Broader
 from aioacl.testing._cleanup import plainly, recover_device, release_everything, restore_initial_state
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
     from aioacl._device import Device
     from aioacl._library.load import LibraryInfo
-    from pytest_aioacl import Open, Settings
+    from aioacl._pool.pool import Pool
+    from pytest_aioacl import Open, OpenPool, Settings
 
 RECORDS_KEPT: Final = 256  # of the flight recorder
 RECORDS_SHOWN: Final = 12
@@ -91,6 +93,23 @@ def opener(waits: Literal["watch", "thread"]) -> Generator[Open]:
     while opened:
         device = opened.pop()
         plainly(lambda device=device: device.close().result())  # type: ignore[misc]  # the default's type
+
+
+@contextmanager
+def pool_opener(waits: Literal["watch", "thread"]) -> Generator[OpenPool]:
+    """Yields a function that opens pools, for the fixture. Closes these pools at the end of the context."""
+    opened: list[Pool] = []
+
+    def open_one(model: Any, devices: Any = None, **options: Any) -> Pool:
+        opened.append(plainly(lambda: open_pool(model, devices, **{"waits": waits, **options}).result()))
+        return opened[-1]
+
+    try:
+        yield open_one
+    finally:
+        while opened:
+            pool = opened.pop()
+            plainly(lambda pool=pool: pool.close().result())  # type: ignore[misc]  # the default's type
 
 
 class Watchdog:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import unittest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -137,6 +138,14 @@ class TestStrategies:
             stream = device.create_stream().result()
             stream.result()
             stream.close().result()
+
+
+@pytest.mark.asyncio
+async def test_pool_serves_a_model_on_all_devices(aioacl_open_pool: Any, aioacl_simulator: Any) -> None:
+    with aioacl_simulator.register_model("digits_batches", lambda _: None):
+        infer = aioacl_open_pool(Path(aioacl.__file__).parent / "data" / "digits_batches.om", max_rows=8)
+        assert (len(infer.devices), infer.max_rows) == (len(aioacl.list_devices()), 8)
+        assert (await infer(memoryview(bytes(256)).cast("f", (1, 64)))).shape == (1, 10)
 
 
 @pytest.mark.aioacl_simulator

@@ -68,9 +68,14 @@ def test_types_of_fixtures_are_those_of_the_plugin() -> None:
         and any("pytest.fixture" in ast.unparse(each) for each in function.decorator_list)
         and not function.name.startswith("_")
     }
-    assert returned == {**documented, "aioacl_open": "Generator[Open]"}
-    # The page does not name the type `Open`, because users cannot import it.
+    assert returned == {
+        **documented,
+        "aioacl_open": "Generator[Open]",
+        "aioacl_open_pool": "Generator[OpenPool]",
+    }
+    # The page does not name these types, because users cannot import them.
     assert documented["aioacl_open"] == "Callable[[int], aioacl.Device]"
+    assert documented["aioacl_open_pool"] == "Callable[..., aioacl.Pool]"
 
 
 @pytest.mark.slow
