@@ -101,7 +101,8 @@ def pool_opener(waits: Literal["watch", "thread"]) -> Generator[OpenPool]:
     opened: list[Pool] = []
 
     def open_one(model: Any, devices: Any = None, **options: Any) -> Pool:
-        opened.append(plainly(lambda: open_pool(model, devices, **{"waits": waits, **options}).result()))
+        options.setdefault("waits", waits)
+        opened.append(plainly(lambda: open_pool(model, devices, **options).result()))
         return opened[-1]
 
     try:
