@@ -40,7 +40,7 @@ async def test_ray_66140_error_while_the_size_of_an_item_is_read_concerns_only_t
     def sized(x: Any) -> tuple[Any, int, Any]:
         return x, len(x), None
 
-    batcher = Batcher._make(Rules((1, 2, 4, 8)), sized, [(OnThread(), Watched(View()))])
+    batcher = Batcher._make(Rules((1, 2, 4, 8)), sized, lambda *_: [(OnThread(), Watched(View()))])
     with pytest.raises(TypeError):
         batcher(None)
     assert await batcher("ok") == "ok"
@@ -242,7 +242,7 @@ async def test_triton_8870_no_count_drifts_after_many_time_limits() -> None:
 
 async def test_triton_7124_batch_of_a_model_with_a_fixed_batch_size_is_padded() -> None:
     hand = ByHand()
-    infer = Batcher._make(Rules((8,)), check, [(hand, Watched(View()))])
+    infer = Batcher._make(Rules((8,)), check, lambda *_: [(hand, Watched(View()))])
     async with tasks() as group:
         calls = waiting(group, infer, 0, 1, 2)
         await until(lambda: hand.begun)
