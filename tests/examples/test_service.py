@@ -1,0 +1,464 @@
+"""examples/service over real sockets: formats, statuses, probes, the admin, clients that go away, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import importlib.util
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+import aioacl
+from aioacl import simulator
+from aioacl._base.paths import DATA
+from tests.kit import FAULT, TASK_FAULT, Raised, until_now
+
+np = pytest.importorskip("numpy")
+pytest.importorskip("onnxruntime", reason="models need onnxruntime: pip install 'aioacl[onnx]'")
+pytest.importorskip("fastapi", reason="the service needs fastapi: pip install 'aioacl[dev]'")
+uvicorn = pytest.importorskip("uvicorn", reason="the service needs uvicorn: pip install 'aioacl[dev]'")
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+FOLDER: Final = Path(__file__).parents[2] / "examples" / "service"
+HOST: Final = "127.0.0.1"
+TOKEN: Final = "t" * 32
+RAW: Final = "application/octet-stream"
+EXECUTE: Final = "aclmdlExecuteAsync"
+PATIENCE: Final = 30
+
+digits: Final = np.load(DATA / "digits.npz")
+IMAGES: Final = (digits["images"].reshape(-1, 64) / 16).astype("<f4")
+
+
+class Answer:
+    """The status, the headers and the body of an answer."""
+
+    def __init__(self, answer: http.client.HTTPResponse) -> None:
+        self.status, self.headers, self.body = answer.status, answer.headers, answer.read()
+
+    @property
+    def error(self) -> str:
+        return str(json.loads(self.body)["error"])
+
+
+class Client:
+    """Requests to one server, each on a connection of its own."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def __call__(
+        self, method: str, path: str, body: bytes = b"", *, source: str = HOST, **headers: str
+    ) -> Answer:
+        connection = http.client.HTTPConnection(HOST, self.port, PATIENCE, source_address=(source, 0))
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, body, named)
+        answer = Answer(connection.getresponse())
+        connection.close()
+        return answer
+
+    def classify(self, body: bytes, kind: str = RAW, **headers: str) -> Answer:
+        return self("POST", "/classify", body, content_type=kind, **headers)
+
+
+@contextmanager
+def served(monkeypatch: pytest.MonkeyPatch, token: str = "", **changes: Any) -> Generator[tuple[Client, Any]]:
+    """Runs the service on a thread of this process, so that the test can control the simulator."""
+    monkeypatch.setenv("AIOACL_ADMIN_TOKEN", token)
+    spec = importlib.util.spec_from_file_location("service", FOLDER / "service.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name, value in changes.items():
+        setattr(module, name, value)
+    listening = socket.create_server((HOST, 0))
+    server = uvicorn.Server(uvicorn.Config(module.app, log_level="warning"))
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    try:
+        assert until_now(lambda: server.started or not thread.is_alive(), PATIENCE)
+        yield Client(listening.getsockname()[1]), module
+    finally:
+        server.should_exit = True
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Generator[Client]:
+    with served(monkeypatch) as (made, _):
+        yield made
+
+
+@pytest.fixture(scope="module")
+def expected() -> Any:
+    """The digits that the model finds in IMAGES."""
+    with aioacl.open_device() as device, device.load_model(DATA / "digits_batches.om") as model:
+        return np.concatenate([model(IMAGES[at : at + 32]).result() for at in range(0, 96, 32)]).argmax(1)
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+def test_each_format_gets_its_digits_in_the_same_format(client: Client, expected: Any) -> None:
+    raw = client.classify(IMAGES[:3].tobytes())
+    assert (raw.status, list(raw.body)) == (200, list(expected[:3]))
+    file = BytesIO()
+    np.save(file, IMAGES[:3])
+    npy = client.classify(file.getvalue(), "application/x-npy")
+    assert np.load(BytesIO(npy.body)).tolist() == expected[:3].tolist()
+    found = client.classify(
+        json.dumps({"rows": IMAGES[:3].tolist()}).encode(), "application/json; charset=utf-8"
+    )
+    assert json.loads(found.body) == {"digits": expected[:3].tolist()}
+
+
+HUGE: Final = (
+    b"\x93NUMPY\x01\x00v\x00"
+    + b"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999, 64), }".ljust(117)
+    + b"\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b"123", RAW, 400),
+        (b"", RAW, 400),
+        (bytes(256 * 33), RAW, 400),  # more rows than a batch has
+        (b"not a file", "application/x-npy", 400),
+        (HUGE, "application/x-npy", 400),
+        (b'{"rows": [[1, 2]]}', "application/json", 400),
+        (b'{"rows": [[1], [1, 2]]}', "application/json", 400),
+        (b'{"rows": {"a": 1}}', "application/json", 400),
+        (b"[1]", "application/json", 400),
+        (b"[" * 100_000, "application/json", 400),
+        (b"{", "application/json", 400),
+        (bytes(64 * 4), "text/plain", 415),
+        (bytes((1 << 20) + 4), RAW, 413),
+    ],
+)
+def test_request_that_cannot_be_served_is_refused_with_a_reason(
+    body: bytes, kind: str, status: int, client: Client
+) -> None:
+    answer = client.classify(body, kind)
+    assert answer.status == status
+    assert answer.error
+    assert client.classify(IMAGES[:1].tobytes()).status == 200
+
+
+def test_failed_execution_of_a_request_gets_500(client: Client) -> None:
+    with simulator.fault(EXECUTE, every=1, async_error=TASK_FAULT):
+        answer = client.classify(IMAGES[:1].tobytes())
+    assert (answer.status, answer.error) == (500, "the execution of this request failed")
+    assert client.classify(IMAGES[:1].tobytes()).status == 200
+
+
+def test_device_that_fails_is_reset_and_the_request_is_repeated(client: Client, expected: Any) -> None:
+    with simulator.fault(EXECUTE, nth=1, async_error=FAULT, sticky=FAULT):
+        answer = client.classify(IMAGES[:1].tobytes())
+    assert (answer.status, answer.body[0]) == (200, expected[0])
+
+
+def test_status_of_each_error_follows_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(monkeypatch) as (_, module):
+        secret = "a secret text"
+        made = {
+            aioacl.QueueFull(secret): (503, "1"),
+            aioacl.DeviceTimeout(secret): (504, None),
+            aioacl.DeviceReset(secret): (503, "1"),
+            aioacl.DeviceQuarantined(secret): (503, "1"),
+            aioacl.DeviceFault(secret, code=TASK_FAULT): (500, None),
+            aioacl.DeviceFault(secret, code=FAULT): (503, "1"),
+            aioacl.ParameterError(secret): (503, "1"),  # of an await: the batcher was closed
+        }
+        for error, (status, retry_after) in made.items():
+            refused = module.refusal_of(error)
+            assert (refused.status, refused.headers.get("Retry-After")) == (status, retry_after), error
+            assert secret not in str(refused)
+
+
+def held(module: Any) -> int:
+    """The rows that run or wait."""
+    stats = module.state.infer.stats()
+    return int(stats.running * 32 + stats.waiting)
+
+
+def test_full_queue_gets_503_with_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(monkeypatch, MOST_WAITING=32) as (client, module):
+        simulator.hang_call(EXECUTE)
+        full = list[Raised]()
+        for rows in (32, 64, 96):  # two batches are in flight, and one waits
+            full.append(Raised(lambda: client.classify(IMAGES[:32].tobytes())))
+            assert until_now(lambda rows=rows: held(module) == rows, PATIENCE)
+        answer = client.classify(IMAGES[:1].tobytes())
+        assert (answer.status, answer.error) == (503, "the queue is full")
+        assert int(answer.headers["Retry-After"]) >= 1
+        simulator.release_call(EXECUTE)
+        assert [each.join().status for each in full] == [200, 200, 200]
+
+
+# --- clients that go away ---------------------------------------------------------------------------------------------
+
+
+def test_item_of_a_client_that_goes_away_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(monkeypatch) as (client, module):
+        simulator.hang_call(EXECUTE)
+        busy = [socket.create_connection((HOST, client.port)) for _ in range(40)]
+        body = IMAGES[:1].tobytes()
+        head = f"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: {RAW}\r\nContent-Length: {len(body)}\r\n\r\n"
+        for connection in busy:
+            connection.sendall(head.encode() + body)
+        stats = module.state.infer.stats
+        assert until_now(lambda: stats().waiting > 0 and simulator.hung(EXECUTE) > 0, PATIENCE)
+        waiting = stats().waiting
+        for connection in busy:
+            connection.close()
+        assert until_now(lambda: stats().waiting == 0, PATIENCE)
+        assert stats().cancelled >= waiting
+        rows = stats().rows
+        simulator.release_call(EXECUTE)
+        assert until_now(lambda: stats().running == 0, PATIENCE)
+        assert stats().rows == rows  # no item that waited has run
+        assert client.classify(body).status == 200
+
+
+# --- probes and metrics -----------------------------------------------------------------------------------------------
+
+
+def test_probes_answer_without_a_text_of_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(monkeypatch) as (client, module):
+        assert [client("GET", path).body for path in ("/readyz", "/livez")] == [b"ready", b"live"]
+        simulator.fail_call("aclrtSetDevice", FAULT, 100)
+        module.state.device.force_reset().result()
+        answers = [client("GET", path) for path in ("/readyz", "/livez")]
+        assert [(answer.status, answer.body) for answer in answers] == [(503, b"not ready"), (200, b"live")]
+        assert client.classify(IMAGES[:1].tobytes()).status in (503, 504)
+        simulator.clear()
+        module.state.device.force_reset().result()
+        assert client("GET", "/readyz").status == 200
+
+
+def test_liveness_fails_while_a_call_does_not_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(monkeypatch) as (client, module):
+        monkeypatch.setattr(module, "STUCK_SECONDS", 0.0)
+        assert client("GET", "/livez").status == 503
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind", "last"),
+    [
+        ("*/*", "text/plain; version=0.0.4; charset=utf-8", "aioacl_"),
+        (
+            "application/openmetrics-text;version=1.0.0",
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            "# EOF",
+        ),
+    ],
+)
+def test_metrics_follow_the_accept_header(accept: str, kind: str, last: str, client: Client) -> None:
+    client.classify(IMAGES[:1].tobytes())
+    answer = client("GET", "/metrics", accept=accept)
+    text = answer.body.decode()
+    assert answer.headers["Content-Type"] == kind
+    assert 'aioacl_batch_items_total{model="digits_batches.om",outcome="done"}' in text
+    assert text.splitlines()[-1].startswith(("# TYPE aioacl_", last))
+
+
+# --- the admin --------------------------------------------------------------------------------------------------------
+
+
+def test_reset_does_not_exist_without_a_token(client: Client) -> None:
+    assert client("POST", "/admin/reset").status == 404
+    assert client("POST", "/admin/reset", authorization="Bearer ").status == 404
+
+
+def test_short_token_is_an_error_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        pytest.raises(ValueError, match="AIOACL_ADMIN_TOKEN must have at least 32 characters"),
+        served(monkeypatch, "t" * 31),
+    ):
+        pass
+
+
+def test_reset_needs_the_token_and_this_host_and_is_limited_and_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "service")
+    with served(monkeypatch, TOKEN) as (client, module):
+
+        def reset(token: str, source: str = HOST) -> Answer:
+            return client("POST", "/admin/reset", authorization=f"Bearer {token}", source=source)
+
+        generation = module.state.device.generation
+        assert [reset(token).status for token in ("", "t" * 31, "\xff" * 32)] == [401, 401, 401]
+        assert reset(TOKEN, "127.0.0.2").status == 403
+        assert module.state.device.generation == generation
+        assert json.loads(reset(TOKEN).body) == {"ok": True, "generation": generation + 1}
+        second = reset(TOKEN)
+        assert (second.status, 0 < int(second.headers["Retry-After"]) <= 60) == (429, True)
+        assert module.state.device.generation == generation + 1
+    messages = [record.getMessage() for record in caplog.records if record.name == "service"]
+    assert "127.0.0.1 has sent a wrong token" in messages[0]
+    assert any("127.0.0.2 is another host" in message for message in messages)
+    assert any(message == "127.0.0.1 requests a reset" for message in messages)
+    assert not any(TOKEN in message for message in messages)
+
+
+def test_reset_from_another_host_is_possible_if_the_operator_allows_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AIOACL_ADMIN_FROM_ANYWHERE", "1")
+    with served(monkeypatch, TOKEN) as (client, _):
+        answer = client("POST", "/admin/reset", authorization=f"Bearer {TOKEN}", source="127.0.0.2")
+        assert answer.status == 200
+
+
+# --- load -------------------------------------------------------------------------------------------------------------
+
+ALLOWED: Final = {200, 500, 503, 504}
+
+
+async def ask(port: int, expected: Any, until: Callable[[], bool], counts: dict[Any, int]) -> None:
+    """Sends one request after another over one connection, and counts the answers."""
+    reader, writer = await asyncio.open_connection(HOST, port)
+    number = 0
+    while not until():
+        at = number = (number + 1) % 90
+        body = IMAGES[at : at + 1].tobytes()
+        head = f"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: {RAW}\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        length = int(answer.lower().partition(b"content-length: ")[2].split(b"\r")[0])
+        found = await reader.readexactly(length)
+        status = int(answer.split()[1])
+        wrong = status == 200 and found[0] != expected[at]
+        counts["wrong" if wrong else status] = counts.get("wrong" if wrong else status, 0) + 1
+    writer.close()
+
+
+async def leave(port: int, until: Callable[[], bool]) -> None:
+    """Sends requests, and goes away before the answer."""
+    body = IMAGES[:1].tobytes()
+    head = f"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: {RAW}\r\nContent-Length: {len(body)}\r\n\r\n"
+    while not until():
+        _, writer = await asyncio.open_connection(HOST, port)
+        writer.write(head.encode() + body)
+        await writer.drain()
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        await asyncio.sleep(0.01)
+
+
+def load(monkeypatch: pytest.MonkeyPatch, expected: Any, seconds: float, pause: float) -> dict[Any, int]:
+    """64 connections, clients that go away, resets, and random failures of tasks and of the device."""
+    counts: dict[Any, int] = {}
+
+    async def main(client: Client, module: Any) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+
+        def over() -> bool:
+            return loop.time() > end
+
+        async def operate() -> None:
+            for number in range(1_000_000):
+                await asyncio.sleep(pause)
+                if over():
+                    return
+                if number % 3 == 2:
+                    with simulator.fault(EXECUTE, nth=1, async_error=FAULT, sticky=FAULT):
+                        await asyncio.sleep(pause / 2)
+                else:
+                    await asyncio.to_thread(module.state.device.force_reset().result)
+
+        await asyncio.gather(
+            operate(),
+            *(leave(client.port, over) for _ in range(2)),
+            *(ask(client.port, expected, over, counts) for _ in range(64)),
+        )
+
+    with served(monkeypatch) as (client, module), simulator.fault(EXECUTE, p=0.01, async_error=TASK_FAULT):
+        asyncio.run(main(client, module))
+        assert until_now(lambda: client("GET", "/readyz").status == 200, PATIENCE)
+    return counts
+
+
+def test_load_with_failures_and_resets_gets_right_answers_only(
+    monkeypatch: pytest.MonkeyPatch, expected: Any
+) -> None:
+    counts = load(monkeypatch, expected, 4.0, 0.5)
+    assert counts.keys() <= ALLOWED
+    assert counts[200] > 100
+
+
+@pytest.mark.slow
+def test_a_minute_of_load_with_failures_and_resets_gets_right_answers_only(
+    monkeypatch: pytest.MonkeyPatch, expected: Any
+) -> None:
+    counts = load(monkeypatch, expected, 60.0, 5.0)
+    assert counts.keys() <= ALLOWED
+    assert counts[200] > 1000
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def process() -> Generator[tuple[subprocess.Popen[str], Client]]:
+    """The service in a process of its own, started as its README says."""
+    with socket.create_server((HOST, 0)) as free:
+        port = free.getsockname()[1]
+    environ = {**os.environ, "AIOACL_LIBRARY": "simulator", "SERVICE_STOP_SECONDS": "1"}
+    command = [sys.executable, "-m", "uvicorn", "service:app", "--app-dir", str(FOLDER), "--port", str(port)]
+    with subprocess.Popen(
+        [*command, "--timeout-graceful-shutdown", "20"], env=environ, stderr=subprocess.PIPE, text=True
+    ) as started:
+        client = Client(port)
+
+        def answers() -> bool:
+            with suppress(OSError):
+                return client("GET", "/readyz").status == 200
+            return False
+
+        try:
+            assert until_now(answers, PATIENCE)
+            yield started, client
+        finally:
+            started.kill()
+
+
+def test_sigterm_fails_the_readiness_probe_first_and_then_ends_the_service(
+    process: tuple[subprocess.Popen[str], Client],
+) -> None:
+    started, client = process
+    started.send_signal(signal.SIGTERM)
+    assert until_now(lambda: client("GET", "/readyz").status == 503, PATIENCE)
+    assert client.classify(IMAGES[:1].tobytes()).status == 200  # it still serves
+    _, errors = started.communicate(timeout=PATIENCE)
+    assert started.returncode in (0, -signal.SIGTERM)
+    assert "Application shutdown complete" in errors
+    assert "Traceback" not in errors
+
+
+def test_readme_of_the_service_names_what_the_program_reads() -> None:
+    text, program = (FOLDER / "README.md").read_text(), (FOLDER / "service.py").read_text()
+    for name in ("AIOACL_ADMIN_TOKEN", "AIOACL_ADMIN_FROM_ANYWHERE", "SERVICE_MODEL", "SERVICE_STOP_SECONDS"):
+        assert name in program
+        assert name in text
