@@ -167,6 +167,7 @@ def test_call_that_never_returns_ends_the_service_and_leaves_no_task(
     ):
         asyncio.run(service["main"]())
     assert [type(error) for error in caught.value.exceptions] == [aioacl.DeviceQuarantined]
-    assert caplog.records == []  # for example, asyncio logs an error that was never retrieved from its task
+    others = [record for record in caplog.records if not record.name.startswith("aioacl.")]
+    assert others == []  # for example, asyncio logs an error that was never retrieved from its task
     simulator.release_all()
     aioacl.open_device().result().close().result()  # undoes the set that the failed close has left

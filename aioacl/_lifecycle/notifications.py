@@ -44,7 +44,7 @@ KINDS: Final[dict[Trigger, EventKind]] = {
 # The logger and the level of each kind of event, and what has happened.
 LOGGED: Final[dict[EventKind, tuple[str, int, str]]] = {
     "opened": ("device", logs.INFO, "opened"),
-    "draining": ("reset", logs.INFO, "waits for running work before a reset"),
+    "draining": ("reset", logs.INFO, "waits for running work, before a reset or close"),
     "resetting": ("reset", logs.INFO, "is being reset or closed"),
     "reopened": ("reset", logs.INFO, "is open again"),
     "quarantined": ("reset", logs.WARNING, "is quarantined"),

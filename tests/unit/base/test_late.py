@@ -82,7 +82,8 @@ def test_load_after_an_interrupt_imports_and_calls_the_listeners(new_module: str
 FRESH = {
     "dir": "print(sorted(set(aioacl.__all__) - set(dir(aioacl))), 'open_device' in vars(aioacl))",
     "star": "from aioacl import *; print([n for n in aioacl.__all__ if n not in globals()], len(dir()) > 40)",
-    "help": "import pydoc; t = pydoc.render_doc(aioacl); print([n for n in aioacl.__all__ if n not in t], False)",
+    "help": "from pydoc import plain, render_doc as r; t = plain(r(aioacl)); "
+    "print([n for n in aioacl.__all__ if n not in t], False)",
     "pickle": "import pickle; print([], pickle.loads(b'caioacl\\nMissingSymbol\\n.') is not aioacl.MissingSymbol)",
 }
 

@@ -14,6 +14,7 @@ from aioacl import simulator
 from aioacl._base.ffi import lib
 from aioacl._library.visible import physical_id
 from aioacl._lifecycle import stuck
+from aioacl._lifecycle.notifications import DeviceEvents, Listeners
 from aioacl._models.calls import NOT_NOW
 from tests.kit import (
     FAULT,
@@ -109,10 +110,11 @@ async def test_foreign_reset_is_counted(open_device: OpenDevice, changes: Callab
 
 async def test_missed_events_are_counted(open_device: OpenDevice, changes: Callable[..., float]) -> None:
     async with open_device() as device:
-        events = device.events()
+        listeners = Listeners(0)  # without those of earlier tests
+        events = DeviceEvents(device._manager.admission, listeners, lambda: False)
         with device._manager.admission.changed:
             for _ in range(70):
-                device._manager.admission.listeners.tell("opened", device.state, 1)
+                listeners.tell("opened", device.state, 1)
         assert changes("events_missed_total", device="0") == 70 - 64
         assert (await anext(events)).missed == 70 - 64
 
