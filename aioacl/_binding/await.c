@@ -173,6 +173,39 @@ static void raise_failure(const await_object *self) {
 }
 
 static PySendResult suspend(await_object *self, PyObject **sent);
+static PySendResult in_python(await_object *self, PyObject *value, PyObject **sent);
+
+/* The run of the call has failed, or could not begin: the coroutine raises its error, or calls once more. */
+static PySendResult continue_call(await_object *self, PyObject *call, PyObject *run, PyObject **sent) {
+    PyObject *coroutine = PyObject_CallMethodObjArgs(call, names._after, run, NULL);
+    if (leave(self) < 0 || coroutine == NULL) {
+        Py_XDECREF(coroutine);
+        return PYGEN_ERROR;
+    }
+    self->inner = coroutine;
+    self->state = IN_PYTHON;
+    return in_python(self, Py_None, sent);
+}
+
+static PySendResult after_call(await_object *self, enum run_end end, PyObject **sent) {
+    PyObject *call = Py_NewRef(self->awaited), *run = Py_NewRef(self->run);
+    PySendResult outcome = PYGEN_ERROR;
+    if (end == RUN_ERROR) {
+        operation_failed(call, PyErr_Occurred());
+        leave(self);
+    } else if (*sent == Py_None) {
+        Py_CLEAR(*sent);
+        Py_CLEAR(self->run); /* the coroutine needs the run */
+        outcome = continue_call(self, call, run, sent);
+    } else {
+        operation_done(call);
+        Py_CLEAR(self->run);
+        outcome = leave(self) < 0 ? PYGEN_ERROR : PYGEN_RETURN;
+    }
+    Py_DECREF(call);
+    Py_DECREF(run);
+    return outcome;
+}
 
 /* The results of a call of a model: ends the await, or waits until they are written. */
 static PySendResult finish_run(await_object *self, PyObject **sent) {
@@ -195,6 +228,9 @@ static PySendResult finish_run(await_object *self, PyObject **sent) {
     Py_DECREF((PyObject *)self);
     Py_DECREF((PyObject *)port);
     self->result = result;
+    if (self->of_call) {
+        return after_call(self, end, sent);
+    }
     if (end == RUN_OVER) { /* after a failure, the caller needs the run */
         Py_CLEAR(self->run);
     }
@@ -226,6 +262,9 @@ static PySendResult finish(await_object *self, PyObject **sent) {
 
 /* Finds the stream and the position of the awaited object, or its run. */
 static int resolve(await_object *self) {
+    if (self->of_call) { /* it has its run */
+        return 0;
+    }
     if (PyObject_TypeCheck(self->awaited, position_type)) {
         const position_object *ticket = (position_object *)self->awaited;
         if (ticket->core == NULL) {
@@ -472,6 +511,18 @@ static PyObject *await_take(PyObject *object, PyObject *Py_UNUSED(ignored)) {
     return NULL;
 }
 
+/* Runs the next step of the coroutine. */
+static PySendResult in_python(await_object *self, PyObject *value, PyObject **sent) {
+    PyObject *inner = Py_NewRef(self->inner); /* the step may clear it */
+    PySendResult outcome = PyIter_Send(inner, value, sent);
+    Py_DECREF(inner);
+    if (outcome != PYGEN_NEXT) {
+        self->state = OVER;
+        Py_CLEAR(self->inner);
+    }
+    return outcome;
+}
+
 /* Another thread, or code that a step calls, may try to drive the await during the step. */
 static bool may_step(const await_object *self) {
     if (self->stepping) {
@@ -495,6 +546,8 @@ static PySendResult step(PyObject *object, PyObject *value, PyObject **sent) {
         outcome = begin(self, sent);
     } else if (self->state == OVER) {
         PyErr_SetString(PyExc_RuntimeError, "the await has ended; await the object again");
+    } else if (self->state == IN_PYTHON) {
+        outcome = in_python(self, value, sent);
     } else if (self->started) {
         outcome = step_started(self, sent);
     } else if (self->inner != NULL) {
@@ -536,27 +589,49 @@ static PyObject *await_send(PyObject *self, PyObject *value) {
     return outcome == PYGEN_ERROR ? NULL : sent;
 }
 
-/* The task stops waiting before the wait has ended. */
-static int end_wait(await_object *self) {
-    if (!self->started || self->state == OVER) {
-        return leave(self);
+/* The task stops waiting before the wait has ended, with an exception of the type. */
+static int end_wait(await_object *self, PyObject *type) {
+    if (self->started && self->state != OVER) {
+        stop_waiting(self);
+        return 0;
     }
-    stop_waiting(self);
-    return 0;
+    if (self->of_call && self->awaited != NULL && PyType_Check(type)) {
+        operation_failed(self->awaited, type);
+    }
+    return leave(self);
+}
+
+/* Raises the exception in the coroutine that continues a call. Returns what it yields next. */
+static PyObject *throw_in_python(await_object *self, PyObject *arguments) {
+    PyObject *throw = PyObject_GetAttrString(self->inner, "throw"); /* it has a reference to the coroutine */
+    self->stepping = 1;
+    PyObject *yielded = throw ? PyObject_Call(throw, arguments, NULL) : NULL;
+    self->stepping = 0;
+    if (yielded == NULL) {
+        self->state = OVER;
+        Py_CLEAR(self->inner);
+    }
+    Py_XDECREF(throw);
+    return yielded;
 }
 
 /* Raises the exception in the task, for example on a cancellation. If a wait has begun, its completion is later
  * taken and ignored. */
 static PyObject *await_throw(PyObject *object, PyObject *arguments) {
+    await_object *self = (await_object *)object;
     PyObject *type, *value = NULL, *traceback = NULL;
-    if (!PyArg_ParseTuple(arguments, "O|OO", &type, &value, &traceback)) {
+    if (!PyArg_ParseTuple(arguments, "O|OO", &type, &value, &traceback) || !may_step(self)) {
         return NULL;
     }
-    if (!may_step((await_object *)object) || end_wait((await_object *)object) < 0) {
+    if (self->state == IN_PYTHON) {
+        return throw_in_python(self, arguments);
+    }
+    PyObject *class = PyExceptionInstance_Check(type) ? (PyObject *)Py_TYPE(type) : type;
+    if (end_wait(self, class) < 0) {
         return NULL;
     }
     if (PyExceptionInstance_Check(type)) {
-        PyErr_SetObject((PyObject *)Py_TYPE(type), type);
+        PyErr_SetObject(class, type);
     } else if (PyExceptionClass_Check(type)) {
         PyErr_SetObject(type, value == NULL ? Py_None : value);
     } else {
@@ -566,7 +641,19 @@ static PyObject *await_throw(PyObject *object, PyObject *arguments) {
 }
 
 static PyObject *await_close(PyObject *object, PyObject *Py_UNUSED(ignored)) {
-    if (!may_step((await_object *)object) || end_wait((await_object *)object) < 0) {
+    await_object *self = (await_object *)object;
+    if (!may_step(self)) {
+        return NULL;
+    }
+    if (self->state == IN_PYTHON) {
+        PyObject *inner = self->inner;
+        self->inner = NULL;
+        self->state = OVER;
+        PyObject *closed = PyObject_CallMethodObjArgs(inner, names.close, NULL);
+        Py_DECREF(inner);
+        return closed;
+    }
+    if (end_wait(self, PyExc_GeneratorExit) < 0) {
         return NULL;
     }
     Py_RETURN_NONE;
@@ -654,6 +741,7 @@ static PyObject *new_await(PyObject *awaited, PyObject *loop) {
     self->notify = NULL;
     self->value = NULL;
     self->raises = 0;
+    self->of_call = 0;
     self->started = 0;
     self->run = NULL;
     self->writes = 0;
@@ -775,6 +863,28 @@ PyObject *awaitable_await(PyObject *self) {
     }
     PyObject *loop = PyObject_CallNoArgs(running_loop);
     PyObject *made = loop == NULL ? NULL : loop == Py_None ? await_in_python(self) : new_await(self, loop);
+    Py_XDECREF(loop);
+    return made;
+}
+
+PyObject *call_await(PyObject *call) {
+    int trio = plain || atomic_load(&aio_in_child) ? 0 : in_trio();
+    bool in_c = !plain && !atomic_load(&aio_in_child);
+    PyObject *loop = trio == 0 && in_c ? PyObject_CallNoArgs(running_loop) : NULL;
+    if (trio < 0 || (trio == 0 && in_c && loop == NULL)) {
+        return NULL;
+    }
+    PyObject *run = trio || (loop != NULL && loop != Py_None)
+                        ? PyObject_CallMethodObjArgs(call, names._quick, NULL)
+                        : Py_NewRef(Py_None);
+    PyObject *made = NULL;
+    if (run == Py_None) {
+        made = await_in_python(call);
+    } else if (run != NULL && (made = new_await(call, loop)) != NULL) {
+        ((await_object *)made)->of_call = 1;
+        ((await_object *)made)->run = Py_NewRef(run);
+    }
+    Py_XDECREF(run);
     Py_XDECREF(loop);
     return made;
 }

@@ -32,8 +32,8 @@ typedef struct {
     int64_t kept_results[MOST_KEPT];
 } awaits_object;
 
-/* STARTED: the call of its run has begun, and no task waits now. */
-enum await_state { NEW, STARTED, YIELDED, SUSPENDED, OVER };
+/* STARTED: the call of its run has begun, and no task waits now. IN_PYTHON: the coroutine `inner` continues. */
+enum await_state { NEW, STARTED, YIELDED, SUSPENDED, IN_PYTHON, OVER };
 
 struct await_object {
     PyObject_HEAD await_object *next; /* in the port's list, or in its list of ready Awaits */
@@ -46,7 +46,7 @@ struct await_object {
     PyObject *waiter;     /* asyncio's callback, or the task of trio, that the completion wakes, or NULL */
     PyObject *context;    /* of asyncio's callback */
     PyObject *message;    /* of the cancellation by asyncio */
-    PyObject *inner;      /* on trio: the coroutine of trio that suspends the task */
+    PyObject *inner;      /* on trio: the coroutine of trio that suspends the task; see also IN_PYTHON */
     PyObject *notify;     /* a function that the completion of a STARTED await calls, or NULL */
     PyObject *value;      /* the results of a STARTED await that is done, or its exception */
     PyObject *run;        /* the Run of a call of a model; NULL: the await has none, or has ended */
@@ -54,6 +54,7 @@ struct await_object {
     uint64_t position;
     aio_result result; /* AIO_PENDING until the outcome is known */
     enum await_state state;
+    char of_call;   /* `awaited` is a Call: if its run fails, it continues in Python */
     char started;   /* the call of its run has begun before a task waits */
     char stepping;  /* a step runs; it may release the GIL */
     char blocking;  /* `_asyncio_future_blocking` */
@@ -115,6 +116,11 @@ int may_go_on(void);
 /* The call of a STARTED await has ended: takes its results, so that its slot is free. Returns whether the await
  * is done; otherwise one more completion comes. */
 bool end_started(awaits_object *port, await_object *self);
+/* opening.c: what an await of the operation has come to, for its repr. `type` is that of the exception. */
+void operation_done(PyObject *operation);
+void operation_failed(PyObject *operation, PyObject *type);
+/* await.c: an await of a call of a model, whose `_quick` returns a Run, or None if Python has to await. */
+PyObject *call_await(PyObject *call);
 /* Raises StopIteration with the result, whose reference it takes. Returns NULL. */
 PyObject *end_iteration(PyObject *result);
 /* Returns the iterator of an await with this result. Takes the caller's reference to it. */

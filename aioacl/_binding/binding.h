@@ -83,6 +83,7 @@ typedef struct {
 #define NAMES(X)                                                                                               \
     X(__name__)                                                                                                \
     X(_abort)                                                                                                  \
+    X(_after)                                                                                                  \
     X(_await_in_python)                                                                                        \
     X(_came)                                                                                                   \
     X(_closed)                                                                                                 \
@@ -92,6 +93,7 @@ typedef struct {
     X(_nest_patched)                                                                                           \
     X(_not_recorded)                                                                                           \
     X(_new_turn)                                                                                               \
+    X(_quick)                                                                                                  \
     X(_refused)                                                                                                \
     X(_release_stale)                                                                                          \
     X(_running)                                                                                                \
@@ -106,6 +108,7 @@ typedef struct {
     X(born)                                                                                                    \
     X(cache)                                                                                                   \
     X(call_soon)                                                                                               \
+    X(close)                                                                                                   \
     X(context)                                                                                                 \
     X(f_back)                                                                                                  \
     X(f_code)                                                                                                  \

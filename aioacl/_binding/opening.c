@@ -79,6 +79,24 @@ static PyObject *operation_await(PyObject *object) {
     return ready(made);
 }
 
+/* --- calls of models -------------------------------------------------------------------------------------- */
+
+void operation_done(PyObject *operation) {
+    replace(&((operation_object *)operation)->state, Py_NewRef(done));
+}
+
+void operation_failed(PyObject *operation, PyObject *type) {
+    PyObject *error, *value, *traceback;
+    PyErr_Fetch(&error, &value, &traceback);
+    PyObject *name = PyObject_GetAttrString(type, "__name__");
+    PyObject *state = name ? PyUnicode_FromFormat("raised %U", name) : NULL;
+    if (state != NULL) {
+        replace(&((operation_object *)operation)->state, state);
+    }
+    Py_XDECREF(name);
+    PyErr_Restore(error, value, traceback); /* the state is for the repr only */
+}
+
 /* --- the type -------------------------------------------------------------------------------------------- */
 
 static PyObject *operation_new(PyTypeObject *type, PyObject *Py_UNUSED(arguments),
@@ -138,7 +156,12 @@ static PyMemberDef operation_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+static PyObject *operation_await_call(PyObject *object, PyObject *Py_UNUSED(ignored)) {
+    return call_await(object);
+}
+
 static PyMethodDef operation_methods[] = {
+    {"_await_call", operation_await_call, METH_NOARGS, NULL},
     {"_from_cache", operation_from_cache, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

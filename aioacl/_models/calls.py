@@ -17,7 +17,7 @@ from aioacl._base.errors import (
     QueueFull,
     StreamAborted,
 )
-from aioacl._base.ffi import NOT_STARTED, Run, ffi, lib, name_of_function, pointer
+from aioacl._base.ffi import DONE, NOT_STARTED, OperationBase, Run, ffi, lib, name_of_function, pointer
 from aioacl._base.options import deadline_of
 from aioacl._handles.handle import error_on
 from aioacl._handles.operation import STARTED, Operation
@@ -55,7 +55,9 @@ ENDED: Final = NOT_NOW | {lib.AIO_NOT_OPEN, 107023}
 class Call(Operation[Any]):
     """What `model(x)` returns: each await runs the model once."""
 
-    __slots__ = ("_arguments", "_life", "_limit", "_out", "_targets", "_waits")
+    __slots__ = ("_arguments", "_life", "_limit", "_load", "_out", "_targets", "_waits")
+    if not TYPE_CHECKING:  # in C: it begins the Run of `_quick`, and lets `_after` handle a failure
+        __await__ = OperationBase._await_call
 
     def __init__(
         self,
@@ -76,6 +78,34 @@ class Call(Operation[Any]):
         self._out = out
         self._waits = wait
         self._limit = timeout
+
+    def _quick(self) -> ModelRun | None:
+        """Returns a new run, or None if the call has a time limit, or must first wait for a load."""
+        life, load = self._life, self._life.load
+        admission = life.manager.admission
+        if (
+            self._limit is not None
+            or load is None
+            or life.closed
+            or not load.slots.open
+            or admission.leases.some_lost
+        ):
+            return None
+        self._state = STARTED
+        self._load = load
+        held = admission.holds_now()
+        return ModelRun(load.slots, self._arguments, self._targets, self._out, self._waits, held)
+
+    async def _after(self, run: ModelRun) -> Any:
+        """Raises the error of a run that has failed, or calls the model again."""
+        try:
+            run.must_repeat(self._load)
+            result = await self._call()
+        except BaseException as error:
+            self._failed(error)
+            raise
+        self._state = DONE
+        return result
 
     def _use(self) -> Coroutine[Any, Any, Any]:
         self._state = STARTED
