@@ -299,7 +299,11 @@ static int resolve(await_object *self) {
     return 0;
 }
 
+/* An exception is set. */
 static PySendResult fail(await_object *self) {
+    if (self->of_call && self->awaited != NULL) {
+        operation_failed(self->awaited, PyErr_Occurred());
+    }
     leave(self);
     return PYGEN_ERROR;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -63,6 +64,24 @@ class TestOnALoop:
         async with open_device() as device, device.load_model(offline.product(), instances=2) as model:
             for number, y in enumerate(await outcomes(model, 40)):
                 assert is_product(y, rows(number))
+
+    async def test_repr_shows_what_the_last_await_has_come_to(self, open_device: OpenDevice) -> None:
+        async with open_device() as device, device.load_model(offline.product()) as model:
+            call = model(rows(1))
+            assert repr(call).endswith("not started>")
+            await call
+            assert repr(call).endswith("done>")
+            with simulator.fault("model", async_error=FAILED):
+                await raises(aioacl.DeviceFault, call)
+            assert repr(call).endswith("raised DeviceFault>")
+            offline.hold(model)
+            async with anyio.create_task_group() as group:
+                waiting = Waiting(group, lambda: call)
+                await until(lambda: offline.load_of(model).slots.busy == 1)
+                assert repr(call).endswith("started>")
+                await waiting.cancel_and_wait()
+            assert re.search("raised Cancelled(Error)?>$", repr(call))
+            offline.release(model)
 
     async def test_failed_execution_fails_only_its_own_call(self, open_device: OpenDevice) -> None:
         async with open_device() as device, device.load_model(offline.product(), slots=3) as model:

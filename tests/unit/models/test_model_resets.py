@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 MODEL = DATA / "digits.om"
-EXECUTE, COPY = "aclmdlExecuteAsync", "aclrtMemcpyAsync"
+EXECUTE, COPY, LOAD = "aclmdlExecuteAsync", "aclrtMemcpyAsync", "aclmdlLoadFromFileWithMem"
 HOUR_SECONDS = 3600
 ABORTED = 107023
 X = np.zeros((1, 64), np.float32)
@@ -98,6 +98,31 @@ async def test_call_that_waits_for_a_slot_when_a_reset_fails_raises_device_quara
         simulator.fail_call("aclrtResetDeviceForce", 0, 0)
         assert (await device.force_reset(grace=0)).ok
         assert (await model(X)).shape == (1, 10)
+
+
+@pytest.mark.leaves("offline_models")  # the end of the first execution was not known at the reset
+async def test_call_that_a_reset_makes_wait_for_a_load_can_be_cancelled(open_device: OpenDevice) -> None:
+    """The call continues in Python, where it waits for the load that all callers share."""
+    async with (
+        open_device() as device,
+        device.load_model(MODEL, slots=1) as model,
+        anyio.create_task_group() as group,
+    ):
+        with simulator.fault(EXECUTE, late_complete=HOUR_SECONDS, nth=1):
+            first = Waiting(group, partial(model, X))
+            await until(lambda: simulator.calls(COPY) == 2)
+        call, other = model(X), Waiting(group, partial(model, X))
+        second = Waiting(group, lambda: call)
+        await until(lambda: model._loaded().slots.waiting == 2)
+        simulator.hang_call(LOAD)
+        assert (await device.force_reset(grace=0)).ok
+        await until(hanging(LOAD))
+        await second.cancel_and_wait()
+        assert second.cancelled
+        assert "raised Cancelled" in repr(call)
+        simulator.release_call(LOAD)
+        assert (await other.outcome()).shape == (1, 10)
+        await raises(aioacl.DeviceReset, first.outcome())
 
 
 @pytest.mark.leaves("offline_models")  # the end of the first execution was not known at the reset
