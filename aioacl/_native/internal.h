@@ -38,7 +38,7 @@
  *     outcome, ask, streamlock, confirm                        what is done, and what is confirmed
  *     borrowed, foreignstop                                    streams of other code
  *     enqueue, staged, stream, device, abort, taskabort        work, streams, and the whole device
- *     waiters, rounds, watcher                                 the two ways to wait
+ *     waiters, rounds, lent, watcher                           the two ways to wait
  *     calls, runner                                            calls of models
  */
 #ifndef AIOACL_INTERNAL_H
@@ -235,7 +235,7 @@ typedef struct aio_watched {
     _Atomic int64_t first_us; /* the age of the first query of a predicted wait, else 0. Read by all threads. */
 } aio_watched;
 
-/* The rounds of one thread, see rounds.c. */
+/* The rounds of one thread, see rounds.c and lent.c. */
 typedef struct aio_rounds {
     int device;
     bool of_instance; /* not of the watcher */
@@ -618,7 +618,7 @@ int64_t aio_rounds_due(const aio_rounds *self);
 void aio_rounds_defer(aio_rounds *self);
 /* Enters the gate on this thread for a round. *generation is that of the device. Returns 0 or a refusal. */
 int aio_round_begin(int device, aio_frame *frame, uint32_t *generation);
-/* For the thread of an instance. aio_rounds_lend lets the watcher help, until aio_rounds_end. */
+/* lent.c, for the thread of an instance. aio_rounds_lend lets the watcher help, until aio_rounds_end. */
 void aio_rounds_lend(aio_rounds *self, int device, aio_port *port);
 /* Rings for the completions that are held back. To be called before the thread sleeps. */
 void aio_rounds_ring(aio_rounds *self);

@@ -327,9 +327,12 @@ static bool wait_for_previous(aio_runner *runner) {
 /* Takes the next step of the current call. Returns false if there is nothing to do until the thread is woken.
  */
 static bool step(aio_runner *runner) {
+    if (!runner->current && !begin_next(runner)) {
+        return false;
+    }
     aio_model_call *call = runner->current;
-    if (!call) {
-        return begin_next(runner);
+    if (!call) { /* its upload has failed */
+        return true;
     }
     if (runner->waits || (!runner->waited && !wait_for_previous(runner))) {
         return false;

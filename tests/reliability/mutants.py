@@ -108,6 +108,7 @@ LISTS: Final = {
     "foreignstop.c": "other_code",
     "port.c": "port",
     "rounds.c": "waits",
+    "lent.c": "rounds",
     "watcher.c": "waits",
     "waiters.c": "workers",
     "exit.c": "ends",
