@@ -31,6 +31,7 @@ NATIVE = ROOT / "aioacl" / "_native"
 BINDING = ROOT / "aioacl" / "_binding"  # C that uses Python.h, beside the engine
 SIMULATOR = ROOT / "simulator" / "libascendcl"
 RUNTIME = ROOT / "simulator" / "libruntime"
+PYACL_ROWS = ROOT / "aioacl" / "_pyacl" / "rows"  # the table of pyACL's functions, which build_pyacl.py reads
 CONTROLS = ROOT / "aioacl" / "simulator"  # aclsim.h, which the package contains
 HEADERS = (NATIVE, SIMULATOR, CONTROLS)
 LIMITED_API = "-DPy_LIMITED_API=0x030B0000"  # Python's stable ABI, as of Python 3.11
@@ -167,7 +168,13 @@ def declarations() -> str:
     """The declarations for cffi."""
     lines = [plain("engine.h")]
     lines += [f"{prototype};" for row in table() for prototype in prototypes(row)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_pyacl_prototypes()])
+
+
+def _pyacl_prototypes() -> list[str]:
+    import build_pyacl  # imports this module
+
+    return build_pyacl.prototypes()
 
 
 UNGUARDED = """{returns} aio_u_{name}({params}) {{
@@ -255,7 +262,8 @@ def extension_source(target: Path) -> None:
 
 
 def _declared() -> str:
-    return "\n".join(f"{prototype};" for row in table() for prototype in prototypes(row))
+    lines = [f"{prototype};" for row in table() for prototype in prototypes(row)]
+    return "\n".join([*lines, *_pyacl_prototypes()])
 
 
 # --- the simulator's exports --------------------------------------------------------------------------------------
@@ -288,9 +296,17 @@ def version_script(release: str) -> str:
 
 # --- generated sources --------------------------------------------------------------------------------------------
 
-GENERATED: Final = ("_acl.c", "trampolines.c")
+GENERATED: Final = ("_acl.c", "trampolines.c", "pyacl.c")
 # The paths of the generated stubs in the checkout, in the folder of the build, and in the wheel.
-STUBS: Final = ("aioacl/_acl.pyi", "aioacl/lowlevel/_functions.pyi", "aioacl/lowlevel/constants.pyi")
+PYACL_STUBS: Final = tuple(
+    f"aioacl/pyacl/{name}.pyi" for name in ("__init__", "rt", "mdl", "util", "media", "prof", "op")
+)
+STUBS: Final = (
+    "aioacl/_acl.pyi",
+    "aioacl/lowlevel/_functions.pyi",
+    "aioacl/lowlevel/constants.pyi",
+    *PYACL_STUBS,
+)
 
 
 def generate(target: Path) -> None:
@@ -302,6 +318,14 @@ def generate(target: Path) -> None:
         made.unlink()
     elif target.name == "trampolines.c":
         text = trampolines()
+    elif target.name == "pyacl.c":
+        import build_pyacl
+
+        text = build_pyacl.source()
+    elif target.parent.name == "pyacl" and target.suffix == ".pyi":
+        import build_pyacl
+
+        text = build_pyacl.stub(target.stem if target.stem != "__init__" else "acl")
     elif target.suffix == ".pyi":
         import build_stubs
 

@@ -37,6 +37,7 @@ from build_ffi import (  # after the path is set
     HEADERS,
     LIMITED_API,
     NATIVE,
+    PYACL_ROWS,
     RELEASES,
     ROOT,
     RUNTIME,
@@ -61,7 +62,7 @@ WARNINGS: Final = ("-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes", UNDECL
 # signed overflow that wraps. But -fwrapv, which Python's flags and scripts/wheels have, limits the effect of a mistake.
 # It is not here, because UBSan would then report no overflow: the sanitizers are built without Python's flags.
 C_FLAGS: Final = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-fvisibility=hidden", *WARNINGS)
-GENERATORS: Final = ("build_ffi.py", "build_stubs.py")
+GENERATORS: Final = ("build_ffi.py", "build_stubs.py", "build_pyacl.py", "aioacl/_pyacl/table.py")
 SOURCE_SUFFIXES: Final = (".c", ".h", ".inc")
 INTERRUPTED: Final = 130  # the status of ninja after Ctrl-C, which Python may ignore
 ENDING: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
@@ -125,6 +126,7 @@ class Plan:
             *NATIVE.rglob("*.h"),
             *NATIVE.rglob("*.inc"),
             *SIMULATOR.rglob("*.inc"),
+            *PYACL_ROWS.glob("*.txt"),
             *(ROOT / name for name in GENERATORS),
         ]
         self._lines.append(f"build {_path(target)}: generate | {_paths(sorted(map(_relative, read)))}")

@@ -527,6 +527,12 @@ def lookup(code: int) -> Code:
     return Code(code, f"ACL_ERROR_UNKNOWN_{code}", family, action)
 
 
+@cache
+def by_name() -> Mapping[str, int]:
+    """Return the codes of the table by their names."""
+    return {record.name: code for code, record in _codes().items()}
+
+
 def is_of(code: int, family: Family) -> bool:
     """Return whether a code is an error of ACL that belongs to the family."""
     return code > 0 and lookup(code).family is family

@@ -41,6 +41,7 @@ _users: set[object] = set()
 # Has one item while ACL is initialised or finalized: the user, or None if the last pinned buffer was freed.
 _busy: list[object] = []
 _owner = False
+_program = 0  # the initialisations by the program through `acl`, which it has not given back
 _debt = 0  # the number of finalizes that failed: ACL still counts these initialisations
 _watching = False
 
@@ -140,6 +141,31 @@ def _finalize() -> int:
         code = lib.aio_u_aclFinalizeReference(ffi.NULL)
         _debt = 0 if code in (REPEAT_FINALIZE, lib.AIO_ABSENT) else _debt - (code == 0)
     return code
+
+
+def count_program() -> None:
+    """Counts an initialisation by the program through `acl`."""
+    global _program  # noqa: PLW0603 - there is one library in a process
+    with _lock:
+        _program += 1
+
+
+def finalize_for_program() -> int:
+    """Finalizes ACL for the program (`acl.finalize`), and returns the code.
+
+    aclFinalize ends ACL for all its users. So while aioacl uses ACL, this gives back one initialisation of the program
+    only. If the library lacks aclFinalizeReference, nothing is called.
+    """
+    global _program  # noqa: PLW0603 - there is one library in a process
+    with _lock:
+        if not (_users or pinned_in_use()):
+            _program = 0
+            return lib.aio_u_aclFinalize()
+        if not _program:
+            return REPEAT_FINALIZE
+        _program -= 1
+        code = lib.aio_u_aclFinalizeReference(ffi.NULL)
+        return 0 if code == lib.AIO_ABSENT else code
 
 
 def is_told_of_resets() -> bool:

@@ -1,0 +1,389 @@
+"""The general caller: makes a Python function from a row of the table.
+
+A call goes to the C function that the build has made for the row (`aio_p_NAME`), which takes numbers in place of
+pointers. cffi converts the arguments, and releases the GIL during the call. If cffi refuses an argument, the call finds
+out which one. As in pyACL, an unsigned argument keeps its low bits only; every other misfit raises TypeError or
+OverflowError. An error code is always returned, never raised.
+
+The usual path of a call is short, because it may take at most 1.5 times as long as the call of cffi alone. Everything
+that concerns errors is in functions that only a failing call reaches.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from aioacl._base import codes
+from aioacl._base.errors import AclWarning, error_for
+from aioacl._base.ffi import ffi, lib, text_of
+from aioacl._base.options import repr_of
+from aioacl._library import runtime
+from aioacl._pyacl.structures import read
+from aioacl._pyacl.table import STRUCTURES, Field, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import FrameType
+
+    from aioacl._base.ffi import CData
+
+FORKED: Final = 100001  # ACL_ERROR_UNINITIALIZE; build_pyacl.py has this number too
+UNSUPPORTED: Final = 200006  # ACL_ERROR_FEATURE_UNSUPPORTED
+TRACE: Final = "AIOACL_PYACL_TRACE"
+
+_MASKS: Final = {"pointer": (1 << 64) - 1, "size": (1 << 64) - 1, "uint": (1 << 32) - 1}
+_RANGES: Final = {"int": 31, "long": 63}
+_C_TYPES: Final = {
+    "pointer": "uint64_t *",
+    "size": "uint64_t *",
+    "uint": "uint32_t *",
+    "int": "int32_t *",
+    "long": "int64_t *",
+    "float": "float *",
+    **{kind: f"{c_type} *" for kind, c_type in STRUCTURES.items()},
+}
+_TYPES: Final[dict[str, type[Any]]] = {
+    "text": str,
+    "bytes": bytes,
+    "list": list,
+    "tuple": tuple,
+    "dict": dict,
+}
+_EMPTY: Final[dict[str, Any]] = {"text": "", "list": [], "array": None, "object": None, "float": 0.0}
+# These functions return the last error of the thread or context, so their code is no failure of their own.
+_ANSWERS: Final = frozenset({"aclrtPeekAtLastError", "aclrtGetLastError"})
+_WAITS_IN_VAIN: Final = 107020  # ACL_ERROR_WAIT_CALLBACK_TIMEOUT: process_report found nothing to do
+
+_new: Final = ffi.new
+_cold = True
+_warned: Final[set[str]] = set()
+
+
+def warm() -> None:
+    """Begins to use the library: from here on, aioacl notices resets by this module, and forked children get codes.
+
+    The import of the module does not do this, so a program may import it and fork afterwards.
+    """
+    global _cold  # noqa: PLW0603 - there is one library in a process
+    if not lib.aio_forked() and not sys.is_finalizing():
+        runtime.load()
+    _cold = False
+
+
+def begin() -> bool:
+    """Prepares a call of a function that is written by hand. Returns whether the process may call ACL."""
+    if _cold:
+        warm()
+    return not lib.aio_forked()
+
+
+# --- errors -------------------------------------------------------------------------------------------------------
+
+
+def _level() -> int:
+    """Returns the `stacklevel` with which the caller's warning names the program's line."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("aioacl._pyacl"):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _warn_once(key: str, text: str) -> None:
+    if key not in _warned:
+        _warned.add(key)
+        warnings.warn(text, AclWarning, stacklevel=_level())
+
+
+def failed(row: Row, arguments: Sequence[object], code: int) -> int:
+    """Returns the code that the program gets for a code of C. Warns and traces if the code calls for it."""
+    if lib.aio_forked():
+        _warn_once(
+            "fork",
+            f"{row.full_name}: this process was forked after its parent had used ACL, so each call returns {FORKED}; "
+            'start processes with multiprocessing.get_context("spawn"), or fork before the first call of ACL',
+        )
+    if code == lib.AIO_ABSENT:
+        code = UNSUPPORTED
+        _warn_once(row.full_name, f"{row.full_name}: the loaded ACL library has no {row.c_name}")
+    if os.environ.get(TRACE, "0") not in ("", "0") and row.c_name not in _ANSWERS and code != _WAITS_IN_VAIN:
+        _trace(row, arguments, code)
+    return code
+
+
+def _trace(row: Row, arguments: Sequence[object], code: int) -> None:
+    """Prints one line about a call that has failed."""
+    error = error_for(code, row.c_name or row.full_name, message="")
+    text = " ".join(text_of(lib.aio_error_text()).split())
+    shown = ", ".join(_shown(each) for each in arguments)
+    parts = [f"{row.full_name}({shown}) returned {code} {codes.lookup(code).name}", text, error.hint]
+    sys.stderr.write(f"aioacl: {'; '.join(part for part in parts if part)}\n")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, int) and value >= 1 << 32:  # such a number is an address
+        return hex(value)
+    return repr(os.fsdecode(value)) if isinstance(value, bytes) else repr_of(value)
+
+
+def _mistaken(row: Row, text: str) -> NoReturn:
+    raise TypeError(f"{row.signature}: {text}")
+
+
+def count(row: Row, arguments: Sequence[object]) -> None:
+    """Raises TypeError if the number of arguments is wrong."""
+    most = len(row.arguments)
+    least = sum(not each.optional for each in row.arguments)
+    if not least <= len(arguments) <= most:
+        expected = str(most) if least == most else f"{least} to {most}"
+        _mistaken(row, f"expected {expected} argument{'s' * (most != 1)}, got {len(arguments)}")
+
+
+def converted(row: Row, field: Field, value: Any) -> Any:
+    """Returns an argument as cffi accepts it. Raises TypeError, OverflowError or ValueError for a wrong argument."""
+    kind: str = field.kind
+    if kind in _MASKS or kind in _RANGES:
+        if not hasattr(value, "__index__"):
+            _mistaken(row, f"expected {field.name} to be an int, got {repr_of(value)}")
+        number = value.__index__()
+        if kind in _MASKS:
+            return number & _MASKS[kind]
+        bits = _RANGES[kind]
+        if not -(1 << bits) <= number < 1 << bits:
+            raise OverflowError(
+                f"{row.signature}: expected {field.name} to have {bits + 1} bits, got {number}"
+            )
+        return number
+    if kind == "float":
+        if not hasattr(value, "__float__") and not hasattr(value, "__index__"):
+            _mistaken(row, f"expected {field.name} to be a float, got {repr_of(value)}")
+        return float(value)
+    if kind == "callable" and not callable(value):
+        _mistaken(row, f"expected {field.name} to be callable, got {repr_of(value)}")
+    if kind in _TYPES and not issubclass(type(value), _TYPES[kind]):
+        _mistaken(row, f"expected {field.name} to be a {_TYPES[kind].__name__}, got {repr_of(value)}")
+    if kind == "text" and "\0" in value:
+        raise ValueError(
+            f"{row.signature}: expected {field.name} without a null character, got {repr_of(value)}"
+        )
+    return value
+
+
+def check(row: Row, arguments: Sequence[Any]) -> list[Any]:
+    """Returns the arguments as cffi accepts them. Raises TypeError, OverflowError or ValueError for a wrong one."""
+    count(row, arguments)
+    return [converted(row, field, value) for field, value in zip(row.arguments, arguments, strict=False)]
+
+
+def encoded(text: str) -> bytes:
+    """Returns a text, such as a path, as C gets it."""
+    return os.fsencode(text)
+
+
+# --- forms of results ---------------------------------------------------------------------------------------------
+
+
+def _codes_only(row: Row, native: Any) -> Any:
+    def call(*arguments: Any) -> int:
+        if _cold:
+            warm()
+        try:
+            code: int = native(*arguments)
+        except (TypeError, OverflowError):
+            code = native(*check(row, arguments))
+        return failed(row, arguments, code) if code else code
+
+    return call
+
+
+def _one_result(row: Row, native: Any) -> Any:
+    c_type = ffi.typeof(_C_TYPES[row.results[0].kind])
+
+    def call(*arguments: Any) -> tuple[Any, int]:
+        if _cold:
+            warm()
+        out = _new(c_type)
+        try:
+            code = native(*arguments, out)
+        except (TypeError, OverflowError):
+            code = native(*check(row, arguments), out)
+        return out[0], (failed(row, arguments, code) if code else code)
+
+    return call
+
+
+def _results(row: Row, native: Any) -> Any:
+    """Several results, or structures."""
+    kinds = [each.kind for each in row.results]
+    c_types = [ffi.typeof(_C_TYPES[kind]) for kind in kinds]
+
+    def call(*arguments: Any) -> tuple[Any, ...]:
+        if _cold:
+            warm()
+        outs = [_new(c_type) for c_type in c_types]
+        try:
+            code = native(*arguments, *outs)
+        except (TypeError, OverflowError):
+            code = native(*check(row, arguments), *outs)
+        code = failed(row, arguments, code) if code else code
+        return (*map(_value, kinds, outs, [code] * len(kinds)), code)
+
+    return call
+
+
+def _value(kind: str, out: CData, code: int) -> Any:
+    return read(kind, out[0], code) if kind in STRUCTURES else out[0]
+
+
+def _given(row: Row, native: Any) -> Any:
+    inner = _codes_only(row, native)
+
+    def call(*arguments: Any) -> tuple[Any, int]:
+        code = inner(*arguments)
+        return arguments[0], code
+
+    return call
+
+
+def _bare_value(row: Row, native: Any) -> Any:
+    is_text = row.results[0].kind == "text"
+
+    def call(*arguments: Any) -> Any:
+        if _cold:
+            warm()
+        try:
+            value = native(*arguments)
+        except (TypeError, OverflowError):
+            value = native(*check(row, arguments))
+        if not is_text:
+            return value
+        return text_of(value) if value else None
+
+    return call
+
+
+def _with_texts(row: Row, call: Any) -> Any:
+    """Checks and encodes the texts first."""
+
+    def with_texts(*arguments: Any) -> Any:
+        return call(*[encoded(each) if isinstance(each, str) else each for each in check(row, arguments)])
+
+    return with_texts
+
+
+def _form(row: Row) -> Any:
+    native = getattr(lib, f"aio_p_{row.c_name}")
+    if not row.code:
+        make = _bare_value
+    elif not row.results:
+        make = _codes_only
+    elif row.results[0].kind == "given":
+        make = _given
+    elif len(row.results) == 1 and row.results[0].kind not in STRUCTURES:
+        make = _one_result
+    else:
+        make = _results
+    call = make(row, native)
+    return _with_texts(row, call) if any(each.kind == "text" for each in row.arguments) else call
+
+
+# --- functions that are not there ---------------------------------------------------------------------------------
+
+
+def nothing(row: Row, code: int) -> Any:
+    """Returns what a function returns that has failed with this code, in the form that its row declares."""
+    if not row.code:
+        kind = row.results[0].kind
+        return {"none": None, "unsupported": code, "text": None}.get(kind, _EMPTY.get(kind, 0))
+    if not row.results:
+        return code
+    return (*[_nothing(each.kind) for each in row.results], code)
+
+
+def _nothing(kind: str) -> Any:
+    if kind in STRUCTURES or kind == "dict":
+        return {}
+    empty = _EMPTY.get(kind, 0)
+    return [] if empty == [] else empty
+
+
+def unsupported(row: Row, why: str) -> Any:
+    """A function that returns ACL_ERROR_FEATURE_UNSUPPORTED in the form of its row, and warns at its first call."""
+    unchecked = any(each.kind == "any" for each in row.arguments)
+
+    def call(*arguments: Any) -> Any:
+        if not unchecked:
+            check(row, arguments)
+        _warn_once(
+            row.full_name, f"{row.full_name} returns {UNSUPPORTED} ({codes.lookup(UNSUPPORTED).name}): {why}"
+        )
+        result = nothing(row, failed(row, arguments, UNSUPPORTED))
+        given = row.results and row.results[0].kind == "given"
+        return (arguments[0], *result[1:]) if given else result
+
+    return call
+
+
+# --- making -------------------------------------------------------------------------------------------------------
+
+
+def make(row: Row, by_hand: Callable[..., Any] | None, absent: frozenset[str]) -> Callable[..., Any]:
+    """Returns the Python function of a row. `absent` are the ACL functions that the loaded library lacks."""
+    call: Any
+    if row.c_name in absent:
+        call = unsupported(row, f"the loaded ACL library has no {row.c_name}")
+    elif row.how == "unsupported":
+        call = unsupported(row, "aioacl does not implement it")
+    elif row.how == "hand":
+        assert by_hand is not None, f"expected a function for {row.full_name}; write it in aioacl/_pyacl"
+        call = _handmade(row, by_hand)
+    else:
+        call = _form(row)
+    call.__name__ = call.__qualname__ = row.name
+    call.__module__ = "acl" if row.module == "acl" else f"acl.{row.module}"
+    call.__doc__ = describe(row)
+    call.__signature__ = _signature(row)
+    return call  # type: ignore[no-any-return]
+
+
+def _handmade(row: Row, function: Callable[..., Any]) -> Any:
+    def call(*arguments: Any) -> Any:
+        checked = check(row, arguments)
+        if row.c_name and not begin():
+            return nothing(row, failed(row, arguments, FORKED))
+        result: Any = function(*checked)
+        if not row.code:
+            return result
+        *values, code = result if row.results else (result,)
+        code = failed(row, arguments, code) if code else code
+        return (*values, code) if values else code
+
+    return call
+
+
+def _signature(row: Row) -> inspect.Signature:
+    if any(each.kind == "any" for each in row.arguments):
+        return inspect.Signature([inspect.Parameter("arguments", inspect.Parameter.VAR_POSITIONAL)])
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                each.name,
+                inspect.Parameter.POSITIONAL_ONLY,
+                default=None if each.optional else inspect.Parameter.empty,
+            )
+            for each in row.arguments
+        ]
+    )
+
+
+def describe(row: Row) -> str:
+    """Returns one line on what a function calls and returns."""
+    if row.how == "unsupported":
+        return f"{row.signature} is not implemented: it returns {UNSUPPORTED} in the form of its results."
+    names = [each.name or each.kind for each in row.results] + ["ret"] * row.code
+    calls = f"calls {row.c_name}, and " if row.c_name else ""
+    return f"{row.signature} {calls}returns {', '.join(names) if names != ['none'] else 'None'}."

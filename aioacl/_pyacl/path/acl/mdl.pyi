@@ -1,0 +1,3 @@
+"""The module `acl.mdl` has the names of `aioacl.pyacl.mdl`."""
+
+from aioacl.pyacl.mdl import *

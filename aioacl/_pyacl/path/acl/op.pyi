@@ -1,0 +1,3 @@
+"""The module `acl.op` has the names of `aioacl.pyacl.op`."""
+
+from aioacl.pyacl.op import *

@@ -1,0 +1,3 @@
+"""The module `acl.prof` has the names of `aioacl.pyacl.prof`."""
+
+from aioacl.pyacl.prof import *

@@ -1,0 +1,3 @@
+"""The module `acl.util` has the names of `aioacl.pyacl.util`."""
+
+from aioacl.pyacl.util import *
