@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SIMULATOR: Final = "simulator"
 LONGEST_SECONDS: Final = 1e7  # four months, which the timer of the watchdog accepts
 FIXTURES: Final = frozenset(
-    {"aioacl_library", "aioacl_simulator", "aioacl_open", "aioacl_open_pool", "aioacl_device"}
+    {"aioacl_library", "aioacl_simulator", "aioacl_open", "aioacl_open_pool", "aioacl_device", "aioacl_pyacl"}
 )
 MARKERS: Final = {
     "aioacl_hardware": "the test needs a card: skipped on the simulator",
@@ -227,6 +227,15 @@ def aioacl_simulator(aioacl_library: aioacl.LibraryInfo) -> ModuleType:
     if aioacl_library.backend != "simulator":
         pytest.skip("needs the simulator")
     return simulator
+
+
+@pytest.fixture
+def aioacl_pyacl(aioacl_library: aioacl.LibraryInfo, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Returns aioacl's module `acl`. During the test, `import acl` gives this module, also in child processes."""
+    from aioacl.testing._hooks import use_pyacl
+
+    del aioacl_library
+    return use_pyacl(monkeypatch)
 
 
 @pytest.fixture

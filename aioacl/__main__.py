@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from aioacl import __version__
 from aioacl._base.command import INTERRUPTED, end_imports
 from aioacl._base.errors import AclError, LibraryConflict
-from aioacl._cli import UserError, demo, devices, doctor, report, selftest, simulator, trace
+from aioacl._cli import UserError, demo, devices, doctor, pyacl, report, selftest, simulator, trace
 from aioacl._cli._screen import OutputError, put, put_json
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"aioacl {__version__}")
     parser.set_defaults(run=None, parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in (demo, doctor, devices, selftest, report, trace, simulator):
+    for command in (demo, doctor, devices, selftest, report, trace, simulator, pyacl):
         command.add(commands)
     return parser
 

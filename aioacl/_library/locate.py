@@ -217,11 +217,21 @@ def _inspect_path(candidate: Candidate, rules: Rules) -> list[str]:
     _refuse_malformed(candidate)
     try:
         _refuse_other_files(Path(candidate.path))
-        way = list(_way(candidate.path))
+        return inspect_way(candidate.path, rules)
     except (FileNotFoundError, NotADirectoryError):
         raise Unusable(ABSENT) from None
     except OSError as error:
         raise Unusable(f"it cannot be inspected: {error.strerror}") from error
+
+
+def inspect_way(path: str, rules: Rules) -> list[str]:
+    """Inspect the permissions and owners of a file, and of each folder and link on the path to it.
+
+    Raises:
+        Unusable: any user may write to one of them.
+        OSError: one of them cannot be inspected.
+    """
+    way = list(_way(path))
     for step, status in way:
         if _writable(status.st_mode, stat.S_IWOTH):
             raise Unusable(f"any user may write to {step}")

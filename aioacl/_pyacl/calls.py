@@ -145,7 +145,7 @@ def count(row: Row, arguments: Sequence[object]) -> None:
 
 def converted(row: Row, field: Field, value: Any) -> Any:
     """Returns an argument as cffi accepts it. Raises TypeError, OverflowError or ValueError for a wrong argument."""
-    kind: str = field.kind
+    kind = field.kind
     if kind in _MASKS or kind in _RANGES:
         if not hasattr(value, "__index__"):
             _mistaken(row, f"expected {field.name} to be an int, got {repr_of(value)}")
@@ -162,11 +162,11 @@ def converted(row: Row, field: Field, value: Any) -> Any:
         if not hasattr(value, "__float__") and not hasattr(value, "__index__"):
             _mistaken(row, f"expected {field.name} to be a float, got {repr_of(value)}")
         return float(value)
-    if kind == "callable" and not callable(value):
+    if kind == "callable" and not callable(value) and not (field.optional and value is None):
         _mistaken(row, f"expected {field.name} to be callable, got {repr_of(value)}")
     if kind in _TYPES and not issubclass(type(value), _TYPES[kind]):
         _mistaken(row, f"expected {field.name} to be a {_TYPES[kind].__name__}, got {repr_of(value)}")
-    if kind == "text" and "\0" in value:
+    if isinstance(value, str) and "\0" in value:
         raise ValueError(
             f"{row.signature}: expected {field.name} without a null character, got {repr_of(value)}"
         )

@@ -10,7 +10,7 @@ import errno
 import math
 import threading
 import warnings
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from aioacl._base.ffi import ffi, pointer
 from aioacl._base.options import repr_of
@@ -43,8 +43,7 @@ def _array(value: Any) -> Any:
 
     if not isinstance(value, np.ndarray):
         raise TypeError(f"expected an ndarray, got {repr_of(value)}; pass numpy.asarray(...) of it")
-    array: Any = value
-    return array
+    return cast("Any", value)
 
 
 def numpy_to_ptr(array: Any) -> int:
@@ -103,6 +102,7 @@ class _Thread(threading.Thread):
 
     def run(self) -> None:
         """Calls the function with one argument, or without one if that is None."""
+        _threads[threading.get_ident()] = self  # here too, because the function may call stop_thread
         try:
             self._function() if self._arguments is None else self._function(self._arguments)
         except BaseException as error:
@@ -117,7 +117,7 @@ def start_thread(function: Callable[..., object], arguments: Any) -> tuple[int, 
     """Starts a thread that calls `function(arguments)`, or `function()` for None. Returns its pthread id, and 0."""
     thread = _Thread(function, arguments)
     thread.start()
-    assert thread.ident is not None
+    assert thread.ident is not None, "the thread has started"
     _threads[thread.ident] = thread
     return thread.ident, 0
 

@@ -12,6 +12,7 @@ resources that it makes. The resources are checked when the fixture is torn down
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import threading
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ from aioacl.testing._snapshot import is_simulated, refuse_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
+    from types import ModuleType
 
     from aioacl._device import Device
     from aioacl._library.load import LibraryInfo
@@ -78,6 +80,19 @@ def load(choice: str) -> LibraryInfo:
         f"{problem}\nThe option --aioacl-library or the setting aioacl_library chooses the library of the tests.",
         pytrace=False,
     )
+
+
+def use_pyacl(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Makes `import acl` give the module of aioacl, for this process and its children, until monkeypatch undoes it."""
+    from aioacl._pyacl.modules import modules  # noqa: PLC0415 - only tests with the fixture need it
+    from aioacl._pyacl.place import FOLDER, python_path  # noqa: PLC0415 - as above
+
+    found = modules()
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    monkeypatch.setenv("PYTHONPATH", python_path(os.environ.get("PYTHONPATH")))
+    for module in found.values():
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    return found["acl"]
 
 
 @contextmanager

@@ -114,6 +114,27 @@ def test_header_of_a_run_names_the_library(project: Path) -> None:
     assert "aioacl: library simulator, checks all" in run(project, "--collect-only").output
 
 
+def test_fixture_for_acl_makes_the_module_importable_for_the_test_only(tmp_path: Path) -> None:
+    tests = tmp_path / "pyacl_tests.py"
+    tests.write_text(
+        """
+import subprocess, sys, pytest
+
+def test_acl_is_importable(aioacl_pyacl):
+    import acl
+    assert acl is aioacl_pyacl and acl.rt.get_device_count() == (2, 0)
+    subprocess.run([sys.executable, "-c", "import acl; acl.init()"], env={**__import__("os").environ,
+        "AIOACL_LIBRARY": "simulator"}, check=True)
+
+def test_acl_is_gone():
+    with pytest.raises(ModuleNotFoundError):
+        import acl
+"""
+    )
+    ran = run(copy_of_project(tmp_path, tests), "-W", "error", "tests/test_pyacl.py")
+    assert (ran.status, len(ran.passed)) == (0, 2), ran.output
+
+
 # --- tests that are broken ---------------------------------------------------------------------------------------
 
 
