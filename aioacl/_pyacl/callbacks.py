@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import sync
 from aioacl._base.ffi import ffi, lib, pointer
+from aioacl._pyacl.calls import enumerator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,7 @@ def launch_callback(function: Callable[[Any], object], argument: Any, block_type
     number = next(_numbers)
     _pending[number] = (function, argument, stream)
     code = lib.aio_u_aclrtLaunchCallback(
-        _on_launched, ffi.cast("void *", number), block_type, ffi.cast("aclrtStream", stream)
+        _on_launched, ffi.cast("void *", number), enumerator(block_type), ffi.cast("aclrtStream", stream)
     )
     if code:
         _pending.pop(number, None)

@@ -184,6 +184,11 @@ def encoded(text: str) -> bytes:
     return os.fsencode(text)
 
 
+def enumerator(value: int) -> int:
+    """Returns a number as cffi accepts it for an enumeration without negative values."""
+    return value & _MASKS["uint"]
+
+
 # --- forms of results ---------------------------------------------------------------------------------------------
 
 

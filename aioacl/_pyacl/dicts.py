@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from aioacl._base.ffi import ffi, lib, pointer, text_of
-from aioacl._pyacl.calls import UNSUPPORTED, encoded
+from aioacl._pyacl.calls import UNSUPPORTED, encoded, enumerator
 from aioacl._pyacl.structures import dims_from, fields
 from aioacl._pyacl.tensors import INVALID_PARAM, MOST
 
@@ -28,13 +28,13 @@ def set_stream_attribute(stream: int, attribute: int, value: dict[str, Any]) -> 
     else:
         for index, each in enumerate(value.get("reserved", [])[:_RESERVED]):
             made.reserve[index] = each
-    return lib.aio_u_aclrtSetStreamAttribute(ffi.cast("aclrtStream", stream), attribute, made)
+    return lib.aio_u_aclrtSetStreamAttribute(ffi.cast("aclrtStream", stream), enumerator(attribute), made)
 
 
 def get_stream_attribute(stream: int, attribute: int) -> tuple[dict[str, Any], int]:
     """Returns an attribute of a stream as a dict with one entry, and the code."""
     made: Any = ffi.new("aclrtStreamAttrValue *")
-    code = lib.aio_u_aclrtGetStreamAttribute(ffi.cast("aclrtStream", stream), attribute, made)
+    code = lib.aio_u_aclrtGetStreamAttribute(ffi.cast("aclrtStream", stream), enumerator(attribute), made)
     field = _STREAM_FIELDS.get(attribute)
     if field is not None:
         return {field: getattr(made, field)}, code
@@ -59,12 +59,12 @@ def malloc_physical(size: int, properties: dict[str, Any], flags: int) -> tuple[
 
 def malloc_with_cfg(size: int, policy: int, config: dict[str, Any]) -> tuple[int, int]:
     """Allocates device memory. Only an empty dict is implemented as the configuration."""
-    return _with_config(config, lib.aio_u_aclrtMallocWithCfg, size, policy)
+    return _with_config(config, lib.aio_u_aclrtMallocWithCfg, size, enumerator(policy))
 
 
 def malloc_for_task_scheduler(size: int, policy: int, config: dict[str, Any]) -> tuple[int, int]:
     """Allocates device memory for the task scheduler. Only an empty dict is implemented as the configuration."""
-    return _with_config(config, lib.aio_u_aclrtMallocForTaskScheduler, size, policy)
+    return _with_config(config, lib.aio_u_aclrtMallocForTaskScheduler, size, enumerator(policy))
 
 
 def malloc_host_with_cfg(size: int, config: dict[str, Any]) -> tuple[int, int]:
@@ -124,14 +124,14 @@ def set_config_opt(handle: int, attribute: int, value: Any) -> int:
     else:
         made = ffi.new("uint64_t *", value & (1 << 64) - 1)
     size = ffi.sizeof(made[0]) if attribute in _ADDRESSES else ffi.sizeof(ffi.typeof(made).item)
-    return lib.aio_u_aclmdlSetConfigOpt(ffi.cast("aclmdlConfigHandle *", handle), attribute, made, size)
+    return lib.aio_u_aclmdlSetConfigOpt(ffi.cast("aclmdlConfigHandle *", handle), enumerator(attribute), made, size)
 
 
 def set_exec_config_opt(handle: int, attribute: int, value: int) -> int:
     """Sets an option of an execution."""
     made = ffi.new("uint32_t *", value)
     return lib.aio_u_aclmdlSetExecConfigOpt(
-        ffi.cast("aclmdlExecConfigHandle *", handle), attribute, made, ffi.sizeof("uint32_t")
+        ffi.cast("aclmdlExecConfigHandle *", handle), enumerator(attribute), made, ffi.sizeof("uint32_t")
     )
 
 
