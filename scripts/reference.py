@@ -4,9 +4,9 @@
     .venv/bin/python scripts/reference.py --check    lists the pages that are not up to date; status 1 if there are any
 
 A page has a template of the same name in docs/reference/_pages. Its text is written by hand; a line `::: aioacl.Stream`
-is replaced by the signature, docstring and members of that name. `::: names`, `::: codes`, `::: functions` and
-`::: metrics` are replaced by the tables of all public names, of the error codes, of the ACL functions and of the
-metrics.
+is replaced by the signature, docstring and members of that name. `::: names`, `::: codes`, `::: functions`,
+`::: metrics` and `::: pyacl` are replaced by the tables of all public names, of the error codes, of the ACL functions,
+of the metrics and of the functions of `acl`.
 
 The sources are read by griffe and not imported, except the tables of error codes and metrics, and build_ffi.py. What
 the answers of the simulator are based on comes from the recordings and provenance.toml in tests/conformance.
@@ -25,7 +25,7 @@ import tomllib
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import griffe
 
@@ -615,7 +615,30 @@ def functions_table() -> str:
     return "\n\n".join(parts)
 
 
+def pyacl_tables() -> str:
+    """The functions of `acl` by module, with their arguments and results."""
+    import build_pyacl  # noqa: PLC0415 - a module of the repository's root
+
+    names = build_pyacl.read()
+    parts: list[str] = []
+    for module in names["MODULES"]:
+        title = "acl" if module == "acl" else f"acl.{module}"
+        cells = [
+            (code(row.signature), row.c_name, code(", ".join(results_of(row))))
+            for row in names["rows"]()
+            if row.module == module
+        ]
+        parts.append(f"## {title}\n\n" + table(("function", "ACL function", "results"), cells))
+    return "\n\n".join(parts)
+
+
+def results_of(row: Any) -> list[str]:
+    """The names of a row's results."""
+    return [each.name or each.kind for each in row.results] + ["ret"] * row.code
+
+
 TABLES: Final[dict[str, Callable[[], str]]] = {
+    "pyacl": pyacl_tables,
     "names": names_table,
     "codes": codes_table,
     "functions": functions_table,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import sys
 from contextlib import suppress
 from importlib.util import find_spec
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aioacl._base.paths import DATA
 from scripts.pages import (
     ROOT,
     blocks,
@@ -80,10 +82,21 @@ def test_program_of_a_page_runs_and_prints_the_output_on_the_page(block: Block, 
         pytest.skip("models need onnxruntime: pip install 'aioacl[onnx]'")
     program = tmp_path / "program.py"
     program.write_text(block.text)
+    if re.search(r"^import acl$", block.text, flags=re.MULTILINE):
+        _run_pyacl(program, block)
+        return
     ran = forkserver.run([sys.executable, "-W", "error", str(program)])
     assert (ran.returncode, ran.stderr) == (0, "")
     if block.prints is not None:
         assert ran.stdout == block.prints
+
+
+def _run_pyacl(program: Path, block: Block) -> None:
+    """Runs a program that imports `acl`, with the command of the page and with the model in its folder."""
+    shutil.copy(DATA / "digits.om", program.parent)
+    command = [sys.executable, "-m", "aioacl", "pyacl", "-q", "--library", "simulator", str(program)]
+    ran = finished(command, cwd=program.parent, env={**_environ(), "PYTHONWARNINGS": "error"}, timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, block.prints, "")
 
 
 def _environ() -> dict[str, str]:

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
     from aioacl._base.ffi import CData
 
+__all__ = [
+    "launch_callback",
+    "set_exception_info_callback",
+]
+
 # The callbacks that are enqueued, with their arguments and streams. The runtime gets the number of the entry.
 _pending: Final[dict[int, tuple[Callable[[Any], object], Any, int]]] = {}
 _numbers: Final = itertools.count(1)

@@ -9,6 +9,23 @@ from aioacl._pyacl.calls import UNSUPPORTED, encoded, enumerator
 from aioacl._pyacl.structures import dims_from, fields
 from aioacl._pyacl.tensors import INVALID_PARAM, MOST
 
+__all__ = [
+    "create_and_get_op_desc",
+    "dvpp_free",
+    "dvpp_malloc",
+    "get_input_dynamic_dims",
+    "get_stream_attribute",
+    "malloc_for_task_scheduler",
+    "malloc_host_with_cfg",
+    "malloc_physical",
+    "malloc_with_cfg",
+    "set_config_opt",
+    "set_dump",
+    "set_exec_config_opt",
+    "set_input_dynamic_dims",
+    "set_stream_attribute",
+]
+
 # --- acl.rt -------------------------------------------------------------------------------------------------------
 
 _STREAM_FIELDS: Final = {
@@ -124,7 +141,9 @@ def set_config_opt(handle: int, attribute: int, value: Any) -> int:
     else:
         made = ffi.new("uint64_t *", value & (1 << 64) - 1)
     size = ffi.sizeof(made[0]) if attribute in _ADDRESSES else ffi.sizeof(ffi.typeof(made).item)
-    return lib.aio_u_aclmdlSetConfigOpt(ffi.cast("aclmdlConfigHandle *", handle), enumerator(attribute), made, size)
+    return lib.aio_u_aclmdlSetConfigOpt(
+        ffi.cast("aclmdlConfigHandle *", handle), enumerator(attribute), made, size
+    )
 
 
 def set_exec_config_opt(handle: int, attribute: int, value: int) -> int:

@@ -14,6 +14,15 @@ from aioacl._base.ffi import ffi, lib, text_of
 from aioacl._library import runtime
 from aioacl._pyacl.calls import encoded
 
+__all__ = [
+    "app_log",
+    "finalize",
+    "get_cann_attribute_list",
+    "get_recent_err_msg",
+    "get_version_str",
+    "init",
+]
+
 _LEVELS: Final = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 _VERSION_SIZE_BYTES: Final = 128  # ACL_PKG_VERSION_MAX_SIZE
 _log: Final = logging.getLogger("aioacl.pyacl")

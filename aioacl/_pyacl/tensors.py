@@ -11,6 +11,16 @@ if TYPE_CHECKING:
 
     from aioacl._base.ffi import CData
 
+__all__ = [
+    "create_tensor_desc",
+    "get_tensor_desc_dim_range",
+    "set_tensor_origin_shape",
+    "set_tensor_shape",
+    "set_tensor_shape_range",
+    "set_tensor_storage_shape",
+    "set_tensor_value_range",
+]
+
 INVALID_PARAM: Final = 100000  # ACL_ERROR_INVALID_PARAM
 MOST: Final = 4096  # the entries that pyACL asks for at most
 _INT64: Final = range(-(1 << 63), 1 << 63)

@@ -18,6 +18,16 @@ from aioacl._base.options import repr_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+__all__ = [
+    "bytes_to_ptr",
+    "numpy_contiguous_to_ptr",
+    "numpy_to_ptr",
+    "ptr_to_bytes",
+    "ptr_to_numpy",
+    "start_thread",
+    "stop_thread",
+]
+
 _LEVEL: Final = 4  # of the program's line, above the caller
 
 
