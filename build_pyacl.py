@@ -168,12 +168,15 @@ def _call(row: Any, function: Function) -> str:
         f"({c_type})(uintptr_t){name}" if name in pointers else f"({c_type}){name}"
         for name, c_type in _parameters(function).items()
     ]
-    call = f"aio_u_{function.name}({', '.join(words)})"
+    # A function without an error code makes or reads a description. It never waits, so it needs no trampoline, which
+    # would let the end of the process wait for the call.
+    prefix = "aio_u_" if row.code else "aio_acl."
+    call = f"{prefix}{function.name}({', '.join(words)})"
     return f"(uint64_t)(uintptr_t){call}" if not row.code and row.results[0].kind == "pointer" else call
 
 
 BODY: Final = """{declared} {{
-    if (aio_forked())
+    if ({refused})
         return{absent};
     {give}{call};
 }}
@@ -192,6 +195,8 @@ def source() -> str:
         parts.append(
             BODY.format(
                 declared=_declared(row, function, structures),
+                refused="atomic_load(&aio_in_child)"
+                + ("" if row.code else f" || !aio_present[AIO_FN_{function.name}]"),
                 absent=absent,
                 give="" if nothing else "return ",
                 call=_call(row, function),

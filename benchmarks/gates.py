@@ -78,6 +78,10 @@ GATES: Final = (
     Gate("batch", "1 callers: CPU per item", "floor", 1.3, 1.1),
     Gate("batch", "64 callers: CPU per item", "floor", 1.5, 1.2),
     Gate("batch", "1024 callers: CPU per item", "floor", 1.5, 1.2),
+    Gate("pyacl", "memcpy", "cffi", 1.5, None),
+    Gate("pyacl", "stream_query", "cffi", 1.5, None),
+    Gate("pyacl", "synchronize_stream", "cffi", 1.5, None),
+    Gate("pyacl", "get_dataset_num_buffers", "cffi", 1.5, None),
     Gate("import", "import aioacl", "import asyncio, cffi", 1.3, None),
     Gate("reset", "10,000 waiters woken by a reset", "10,000 futures with their tasks", 4, 2),
 )

@@ -25,7 +25,9 @@ import build_ffi  # noqa: E402 - it is next to the package
 FOLDER: Final = ROOT / "build" / "benchmarks"
 MODULE: Final = "_benchmarks_raw"
 FUNCTIONS: Final = (
+    "aclmdlCreateDataset",
     "aclmdlExecuteAsync",
+    "aclmdlGetDatasetNumBuffers",
     "aclrtBinaryGetFunction",
     "aclrtBinaryLoadFromData",
     "aclrtBinaryUnLoad",
@@ -35,10 +37,12 @@ FUNCTIONS: Final = (
     "aclrtGetCurrentContext",
     "aclrtLaunchHostFunc",
     "aclrtLaunchKernel",
+    "aclrtMemcpy",
     "aclrtMemcpyAsync",
     "aclrtRecordEvent",
     "aclrtSetCurrentContext",
     "aclrtSetDevice",
+    "aclrtStreamQuery",
     "aclrtStreamWaitEvent",
     "aclrtSynchronizeStream",
 )

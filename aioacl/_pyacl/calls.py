@@ -15,6 +15,7 @@ import inspect
 import os
 import sys
 import warnings
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from aioacl._base import codes
@@ -27,7 +28,7 @@ from aioacl._pyacl.table import STRUCTURES, Field, Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import FrameType
+    from types import FrameType, FunctionType
 
     from aioacl._base.ffi import CData
 
@@ -192,33 +193,69 @@ def enumerator(value: int) -> int:
 # --- forms of results ---------------------------------------------------------------------------------------------
 
 
-def _codes_only(row: Row, native: Any) -> Any:
-    def call(*arguments: Any) -> int:
+# A function with a fixed number of parameters is called faster than one with `*arguments`. So the usual forms are
+# compiled once for each number of parameters, and each row gets the names of its own.
+_BODY: Final = """
+def make(row, native, c_type):
+    def call({names}):
         if _cold:
             warm()
+        {before}
         try:
-            code: int = native(*arguments)
+            {value} = native({passed})
         except (TypeError, OverflowError):
-            code = native(*check(row, arguments))
-        return failed(row, arguments, code) if code else code
-
+            {value} = native(*check(row, ({listed})){out})
+        {after}
     return call
+"""
+_PARTS: Final[dict[str, dict[str, str]]] = {
+    "code": {
+        "before": "",
+        "value": "code",
+        "after": "return failed(row, ({listed}), code) if code else code",
+    },
+    "result": {
+        "before": "out = _new(c_type)",
+        "value": "code",
+        "after": "return out[0], (failed(row, ({listed}), code) if code else code)",
+    },
+    "value": {"before": "", "value": "value", "after": "return value"},
+}
 
 
-def _one_result(row: Row, native: Any) -> Any:
-    c_type = ffi.typeof(_C_TYPES[row.results[0].kind])
+@cache
+def _compiled(form: str, count: int) -> Callable[..., FunctionType]:
+    """Returns a function that makes the Python function of a row."""
+    names = [f"a{index}" for index in range(count)]
+    listed = "".join(f"{name}, " for name in names)
+    out = ["out"] if form == "result" else []
+    parts = {
+        "names": ", ".join([*names, "/"] if names else []),
+        "passed": ", ".join([*names, *out]),
+        "listed": listed,
+        "out": "".join(f", {each}" for each in out),
+        **_PARTS[form],
+    }
+    parts["after"] = parts["after"].format(listed=listed)
+    made: dict[str, Any] = {}
+    exec(_BODY.format(**parts), globals(), made)  # noqa: S102 - the text has no part from outside
+    return made["make"]  # type: ignore[no-any-return]
 
-    def call(*arguments: Any) -> tuple[Any, int]:
-        if _cold:
-            warm()
-        out = _new(c_type)
-        try:
-            code = native(*arguments, out)
-        except (TypeError, OverflowError):
-            code = native(*check(row, arguments), out)
-        return out[0], (failed(row, arguments, code) if code else code)
 
-    return call
+def _usual(form: str) -> Callable[[Row, Any], Any]:
+    def make_usual(row: Row, native: Any) -> Any:
+        c_type = ffi.typeof(_C_TYPES[row.results[0].kind]) if form == "result" else None
+        call = _compiled(form, len(row.arguments))(row, native, c_type)
+        code, names = call.__code__, tuple(each.name for each in row.arguments)
+        call.__code__ = code.replace(co_varnames=(*names, *code.co_varnames[len(names) :]))
+        return call
+
+    return make_usual
+
+
+_codes_only: Final = _usual("code")
+_one_result: Final = _usual("result")
+_number: Final = _usual("value")
 
 
 def _results(row: Row, native: Any) -> Any:
@@ -254,18 +291,11 @@ def _given(row: Row, native: Any) -> Any:
     return call
 
 
-def _bare_value(row: Row, native: Any) -> Any:
-    is_text = row.results[0].kind == "text"
+def _text(row: Row, native: Any) -> Any:
+    inner = _number(row, native)
 
-    def call(*arguments: Any) -> Any:
-        if _cold:
-            warm()
-        try:
-            value = native(*arguments)
-        except (TypeError, OverflowError):
-            value = native(*check(row, arguments))
-        if not is_text:
-            return value
+    def call(*arguments: Any) -> str | None:
+        value = inner(*arguments)
         return text_of(value) if value else None
 
     return call
@@ -283,7 +313,7 @@ def _with_texts(row: Row, call: Any) -> Any:
 def _form(row: Row) -> Any:
     native = getattr(lib, f"aio_p_{row.c_name}")
     if not row.code:
-        make = _bare_value
+        make = _text if row.results[0].kind == "text" else _number
     elif not row.results:
         make = _codes_only
     elif row.results[0].kind == "given":

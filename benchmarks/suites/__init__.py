@@ -16,6 +16,7 @@ from benchmarks.suites import (
     lag,
     metrics,
     model,
+    pyacl,
     reset,
     scale,
     throughput,
@@ -41,5 +42,6 @@ SUITES: Final[dict[str, Suite]] = {
         model.SUITE,
         batch.SUITE,
         metrics.SUITE,
+        pyacl.SUITE,
     )
 }

@@ -88,7 +88,7 @@ say(acl.init(), acl.init(), acl.finalize(), acl.finalize(), acl.init(), acl.fina
     assert run(BEGIN + program) == (0, "0 100002 0 100037 0 0\n", "")
 
 
-def test_102_finalize_beside_aioacl_gives_back_one_initialisation_only() -> None:
+def test_85_finalize_beside_aioacl_gives_back_one_initialisation_only() -> None:
     program = """
 say("program", acl.init())
 device = open_device(0).result()
@@ -126,7 +126,7 @@ say("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), acl.init())
     assert run(BEGIN + program) == (0, "0 0 0 0 0\nchild 0 0\n", "")
 
 
-def test_102_each_call_in_a_child_of_a_program_that_has_used_acl_returns_a_code_and_warns_once() -> None:
+def test_85_each_call_in_a_child_of_a_program_that_has_used_acl_returns_a_code_and_warns_once() -> None:
     program = """
 pointer, _ = acl.rt.malloc(8, 0)
 pid = os.fork()

@@ -34,7 +34,7 @@ def bound(device: aioacl.Device) -> Iterator[aioacl.Device]:
     assert acl.rt.reset_device(0) == 0
 
 
-async def test_103_set_and_reset_by_acl_leave_the_handles_of_aioacl_alone(open_device: OpenDevice) -> None:
+async def test_86_set_and_reset_by_acl_leave_the_handles_of_aioacl_alone(open_device: OpenDevice) -> None:
     async with open_device() as device, device.create_stream() as stream:
         generation = device.generation
         assert acl.rt.set_device(0) == 0
@@ -44,7 +44,7 @@ async def test_103_set_and_reset_by_acl_leave_the_handles_of_aioacl_alone(open_d
 
 
 @pytest.mark.parametrize("reset", RESETS)
-async def test_103_last_reset_by_acl_is_noticed_as_a_foreign_reset(
+async def test_86_last_reset_by_acl_is_noticed_as_a_foreign_reset(
     reset: str, open_device: OpenDevice
 ) -> None:
     async with open_device() as device:
@@ -67,7 +67,7 @@ def _on_thread(function: object, *arguments: object) -> object:
     return results[0]
 
 
-def test_104_stream_of_acl_is_taken_by_from_handle_and_awaits_its_work(bound: aioacl.Device) -> None:
+def test_87_stream_of_acl_is_taken_by_from_handle_and_awaits_its_work(bound: aioacl.Device) -> None:
     native, code = acl.rt.create_stream()
     assert code == 0
     stream = aioacl.Stream.from_handle(native, bound)
@@ -81,7 +81,7 @@ def test_104_stream_of_acl_is_taken_by_from_handle_and_awaits_its_work(bound: ai
     assert acl.rt.free_host(host) == acl.rt.free(pointer) == acl.rt.destroy_stream(native) == 0
 
 
-def test_104_memory_of_acl_is_wrapped_and_copied_by_aioacl(bound: aioacl.Device) -> None:
+def test_87_memory_of_acl_is_wrapped_and_copied_by_aioacl(bound: aioacl.Device) -> None:
     pointer, code = acl.rt.malloc(8, 0)
     assert code == acl.rt.memset(pointer, 8, 5, 8) == 0
     target = bytearray(8)
@@ -93,7 +93,7 @@ def test_104_memory_of_acl_is_wrapped_and_copied_by_aioacl(bound: aioacl.Device)
     assert acl.rt.free(pointer) == 0
 
 
-def test_104_models_of_both_give_the_same_outputs(bound: aioacl.Device) -> None:
+def test_87_models_of_both_give_the_same_outputs(bound: aioacl.Device) -> None:
     x = np.linspace(0, 1, 64, dtype=np.float32).reshape(1, 64)
     by_hand = Digits()
     with bound.load_model(DIGITS) as model:

@@ -66,7 +66,7 @@ def reports(stream: int) -> Iterator[Reports]:
     made.close()
 
 
-def test_105_callback_runs_on_the_thread_that_processes_reports_with_one_argument(
+def test_88_callback_runs_on_the_thread_that_processes_reports_with_one_argument(
     stream: int, reports: Reports
 ) -> None:
     calls: list[tuple[Any, int]] = []
@@ -81,7 +81,7 @@ def test_105_callback_runs_on_the_thread_that_processes_reports_with_one_argumen
     assert thread == reports.thread
 
 
-def test_105_callback_runs_while_other_threads_use_python(stream: int, reports: Reports) -> None:
+def test_88_callback_runs_while_other_threads_use_python(stream: int, reports: Reports) -> None:
     ends, calls = threading.Event(), list[int]()
 
     def compute() -> None:
@@ -102,7 +102,7 @@ def test_105_callback_runs_while_other_threads_use_python(stream: int, reports: 
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_105_exception_of_a_callback_goes_to_unraisablehook_and_the_next_one_runs(
+def test_88_exception_of_a_callback_goes_to_unraisablehook_and_the_next_one_runs(
     stream: int, reports: Reports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
@@ -160,7 +160,7 @@ def test_exception_info_callback_gets_the_ids_of_a_failed_task(stream: int) -> N
 # --- threads ------------------------------------------------------------------------------------------------------
 
 
-def test_105_start_thread_leaves_the_handler_of_sigint_alone() -> None:
+def test_88_start_thread_leaves_the_handler_of_sigint_alone() -> None:
     before = signal.getsignal(signal.SIGINT)
     thread, code = acl.util.start_thread(lambda: None, None)
     assert (code, acl.util.stop_thread(thread)) == (0, 0)

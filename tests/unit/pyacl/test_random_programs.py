@@ -30,10 +30,10 @@ def ends(seed: int, count: int) -> None:
 
 
 @pytest.mark.process
-def test_106_random_programs_end_with_codes() -> None:
+def test_89_random_programs_end_with_codes() -> None:
     ends(seed=1, count=300)
 
 
 @pytest.mark.slow
-def test_106_ten_thousand_random_programs_end_with_codes() -> None:
+def test_89_ten_thousand_random_programs_end_with_codes() -> None:
     ends(seed=1_000, count=10_000)

@@ -157,7 +157,7 @@ def test_too_few_and_too_many_arguments_raise_type_error() -> None:
     assert wrong(checked, check) == []
 
 
-def test_101_each_argument_of_the_wrong_type_raises_type_error_with_its_name() -> None:
+def test_84_each_argument_of_the_wrong_type_raises_type_error_with_its_name() -> None:
     def check(row: Row) -> bool:
         for index, each in enumerate(row.arguments):
             if each.kind in WRONG:
@@ -170,7 +170,7 @@ def test_101_each_argument_of_the_wrong_type_raises_type_error_with_its_name() -
     assert wrong([row for row in ROWS if row.module != "util"], check) == []
 
 
-def test_101_error_code_of_each_function_is_returned_and_not_raised() -> None:
+def test_84_error_code_of_each_function_is_returned_and_not_raised() -> None:
     def check(row: Row) -> bool:
         simulator.fail_call(row.c_name, INJECTED)
         try:
@@ -184,7 +184,7 @@ def test_101_error_code_of_each_function_is_returned_and_not_raised() -> None:
 
 
 @pytest.mark.thorough
-def test_100_other_threads_run_while_each_function_is_inside_c() -> None:
+def test_83_other_threads_run_while_each_function_is_inside_c() -> None:
     own = {"aclGetRecentErrMsg"}  # every failing call reads the text, so a hang would not be of this call
 
     def check(row: Row) -> bool:

@@ -20,7 +20,7 @@ else:
 MODELS = 8
 
 
-def test_107_executions_of_eight_threads_are_in_progress_at_once() -> None:
+def test_90_executions_of_eight_threads_are_in_progress_at_once() -> None:
     ready = threading.Barrier(MODELS + 1)
     results: list[list[float]] = []
     assert acl.rt.set_device(0) == 0
