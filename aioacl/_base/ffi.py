@@ -7,9 +7,6 @@ A result of the engine is a position in a stream (positive), or a failure: `FAIL
 number. Codes at or below `lib.AIO_LIMIT` are aioacl's own refusals, all others are ACL's.
 """
 
-# pyright: reportMissingModuleSource=false
-# `aioacl._await` has no file: it is loaded from the file of `aioacl._acl`.
-
 from __future__ import annotations
 
 import os

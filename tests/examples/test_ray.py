@@ -1,0 +1,106 @@
+"""Ray on two simulated devices: the example, the devices of actors, and errors of actors.
+
+Each test runs a program with a cluster of its own in a new process, because Ray changes the process that uses it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from tests.support.command import finished
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Generator
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: .ci/slow ray installs it"),
+]
+ROOT: Final = Path(__file__).parents[2]
+RUN_SECONDS: Final = 540  # the processes of Ray start slowly on a busy machine
+
+ACTORS: Final = """
+import json
+import os
+import ray
+import aioacl
+
+@ray.remote(resources={"NPU": 1})
+class Replica:
+    def devices(self):
+        return os.environ["ASCEND_RT_VISIBLE_DEVICES"], len(aioacl.list_devices())
+
+    def open(self, index):
+        with aioacl.open_device(index) as device, device.create_stream() as stream, device.allocate(64) as memory:
+            stream.fill(memory, 7).result()
+            return device.index
+
+ray.init(num_cpus=2, resources={"NPU": 2}, include_dashboard=False, log_to_driver=False)
+try:
+    replicas = [Replica.remote() for _ in range(2)]
+    found = {
+        "devices": sorted(ray.get([each.devices.remote() for each in replicas])),
+        "opened": ray.get([each.open.remote(0) for each in replicas]),
+    }
+    try:
+        ray.get(replicas[0].open.remote(1))
+    except aioacl.AclError as error:
+        found["error"] = [error.code, error.call, error.device, str(error)]
+    print("found", json.dumps(found))
+finally:
+    ray.shutdown()
+"""
+
+
+@pytest.fixture
+def run() -> Generator[Callable[..., subprocess.CompletedProcess[str]]]:
+    """Runs a program on two simulated devices, with Ray's files and its token in a new folder."""
+    with tempfile.TemporaryDirectory(
+        prefix="r", ignore_cleanup_errors=True
+    ) as folder:  # sockets need a short path
+        environment = os.environ | {
+            "AIOACL_LIBRARY": "simulator",
+            "AIOACL_SIM_DEVICES": "2",
+            "HOME": folder,
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+            "RAY_TMPDIR": folder,
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+
+        def run(*command: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
+            return finished(
+                [sys.executable, *command], cwd=Path(folder), env=environment | more, timeout=RUN_SECONDS
+            )
+
+        yield run
+
+
+def found_by(ran: subprocess.CompletedProcess[str]) -> Any:
+    """What the program has found, in the line that begins with "found"."""
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    (line,) = (line for line in ran.stdout.splitlines() if line.startswith("found "))
+    return json.loads(line.removeprefix("found "))
+
+
+def test_example_answers_all_requests(run) -> None:
+    ran = run(ROOT / "examples" / "ray_serve.py", RAY_OVERRIDE_RESOURCES='{"CPU": 2, "NPU": 2}')
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "197 of 200 digits are right\n" in ran.stdout
+
+
+def test_actors_see_one_device_each_and_their_errors_arrive(run) -> None:
+    found = found_by(run("-c", ACTORS))
+    assert found["devices"] == [["0", 1], ["1", 1]]
+    assert found["opened"] == [0, 0]
+    code, call, device, text = found["error"]
+    assert (code, call, device) == (107001, "aclrtSetDevice", 1)
+    assert "the process sees 1 device, because ASCEND_RT_VISIBLE_DEVICES is '" in text
