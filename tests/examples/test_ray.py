@@ -1,4 +1,4 @@
-"""Ray on two simulated devices: the example, the devices of actors, and errors of actors.
+"""Ray on two simulated devices: the example, a device that fails, the devices of actors, and errors of actors.
 
 Each test runs a program with a cluster of its own in a new process, because Ray changes the process that uses it.
 """
@@ -95,6 +95,14 @@ def test_example_answers_all_requests(run) -> None:
     ran = run(ROOT / "examples" / "ray_serve.py", RAY_OVERRIDE_RESOURCES='{"CPU": 2, "NPU": 2}')
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "197 of 200 digits are right\n" in ran.stdout
+
+
+def test_device_that_fails_loses_no_request_and_restarts_no_replica(run) -> None:
+    ran = run("-m", "benchmarks.ray_faults", "repaired")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    found = json.loads(ran.stdout)["repaired"]
+    assert found["requests"] == 5000
+    assert (found["lost"], found["wrong"], found["restarts"], found["resets"]) == (0, 0, 0, 1), found
 
 
 def test_actors_see_one_device_each_and_their_errors_arrive(run) -> None:
