@@ -309,7 +309,7 @@ static bool is_usual(PyObject *value) {
 
 static bool holds(const tensor *input, const Py_buffer *view) {
     const char *format = view->format ? view->format : "B";
-    format += *format == '@';
+    format += *format == '@' || *format == '='; /* "=": in the native order, but not aligned */
     for (int index = 0; index < input->format_count; index++) {
         if (strcmp(format, input->formats[index]) == 0) {
             return view->itemsize == input->itemsize;

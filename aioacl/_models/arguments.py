@@ -122,11 +122,13 @@ def _counted(count: int, noun: str) -> str:
 def _view(info: TensorInfo, value: Any, noun: str) -> memoryview:
     """Checks the type of an argument or a target; the caller checks its shape."""
     view = _memory(info, value, noun)
-    if view.c_contiguous and holds(view.format.lstrip("@"), view.itemsize, info.dtype):
+    # "=" is the native order too, without alignment. NumPy gives it to arrays that a message was deserialised into.
+    item = view.format.lstrip("@=")
+    if view.c_contiguous and holds(item, view.itemsize, info.dtype):
         return view
     where = f"{noun} {info.name!r}: expected {_wanted(info)}"
-    got = f"{item_name(view.format.lstrip('@'), view.itemsize)} {_shape(view.shape or ())}"
-    if not holds(view.format.lstrip("@"), view.itemsize, info.dtype):
+    got = f"{item_name(item, view.itemsize)} {_shape(view.shape or ())}"
+    if not holds(item, view.itemsize, info.dtype):
         raise ParameterError(
             f"{where}, got {got}",
             hint=_conversion(info, value, noun),

@@ -114,6 +114,13 @@ async def test_each_item_gets_its_rows_in_memory_of_its_own(model: aioacl.Model)
     assert repr(infer) == "<Batcher of 1 models, at most 32 rows, closed>"
 
 
+async def test_items_of_unaligned_memory_are_accepted(model: aioacl.Model) -> None:
+    x = item(1, rows=2)
+    unaligned = np.frombuffer(b"." + x.tobytes(), x.dtype, offset=1).reshape(x.shape)
+    async with open_batcher(model) as infer:
+        assert all(is_right(result, x) for result in await run(infer, [unaligned, x]))
+
+
 async def test_model_of_fixed_rows_is_padded(open_device: OpenDevice) -> None:
     async with open_device() as device, device.load_model(FIXED) as model, open_batcher(model) as infer:
         assert infer.max_rows == 1

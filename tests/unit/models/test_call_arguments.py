@@ -320,6 +320,15 @@ def product(device: aioacl.Device) -> Generator[aioacl.Model]:
         yield model
 
 
+def unaligned(values: Any) -> Any:
+    """A copy as deserialisers of messages make it: its memory does not begin at a multiple of the item size."""
+    memory = bytearray(values.nbytes + 1)
+    copy = np.frombuffer(memory, values.dtype, offset=1).reshape(values.shape)
+    copy[...] = values
+    assert memoryview(copy).format == "=" + memoryview(values).format
+    return copy
+
+
 X = rows(2)
 ACCEPTED: dict[str, Any] = {
     "array": X,
@@ -331,6 +340,7 @@ ACCEPTED: dict[str, Any] = {
     "memoryview of array.array": memoryview(array.array("f", X.ravel())).cast("B").cast("f", (2, 3)),
     "Fortran order of one row and column": np.ascontiguousarray(X),
     "part of a larger array": np.concatenate([rows(9), X, rows(9)])[2:4],
+    "unaligned array": unaligned(X),
 }
 
 
@@ -347,6 +357,17 @@ def test_each_form_of_out_is_written_and_returned(
     out = form(y)
     assert product(X, out=out).result() is out
     assert np.array_equal(y, X @ WEIGHTS)
+
+
+def test_out_may_be_unaligned(product: aioacl.Model) -> None:
+    y = unaligned(zeros(2, 4))
+    product(X, out=y).result()
+    assert np.array_equal(y, X @ WEIGHTS)
+
+
+def test_unaligned_array_of_another_type_is_named(product: aioacl.Model) -> None:
+    with pytest.raises(aioacl.ParameterError, match=r"expected float32 \[2, 3\], got float64 \[2, 3\]"):
+        product(unaligned(X.astype(np.float64)))
 
 
 def test_out_may_be_a_memoryview(product: aioacl.Model) -> None:
