@@ -263,6 +263,7 @@ static void on_state(int32_t device, aclrtDeviceState state, void *unused) {
     if (device < 0 || device >= AIO_DEVICES) {
         return;
     }
+    aio_self()->sets = state == ACL_RT_DEVICE_STATE_SET_PRE;
     atomic_fetch_add(&aio_devices[device].setups, state == ACL_RT_DEVICE_STATE_SET_PRE);
     atomic_fetch_add(&aio_devices[device].foreign_sets,
                      state == ACL_RT_DEVICE_STATE_SET_POST && !aio_self()->own_reset);

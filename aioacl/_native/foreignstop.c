@@ -32,6 +32,15 @@ static bool is_ours(void) {
            (function == AIO_FN_aclrtCreateStream || function == AIO_FN_aclrtCreateStreamWithConfig);
 }
 
+/* Whether the new stream is the default stream of the first context of a device. The context is not current
+ * yet. If the thread has no other context, aclrtGetCurrentContext would leave an error text, which a thread
+ * without a context cannot clear. */
+static bool is_of_new_device(void) {
+    bool sets = aio_self()->sets;
+    aio_self()->sets = false;
+    return sets;
+}
+
 /* A new stream belongs to the current context of the thread that makes it. */
 static void add(aclrtStream handle) {
     seen_stream *made = calloc(1, sizeof *made);
@@ -77,7 +86,7 @@ static void on_stream(aclrtStream handle, aclrtStreamState state, void *unused) 
     if (state == ACL_RT_STREAM_STATE_DESTROY_PRE) {
         forget(handle);
         aio_borrowed_ends(handle);
-    } else if (state == ACL_RT_STREAM_STATE_CREATE_POST && !is_ours()) {
+    } else if (state == ACL_RT_STREAM_STATE_CREATE_POST && !is_of_new_device() && !is_ours()) {
         add(handle);
     }
 }

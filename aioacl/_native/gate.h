@@ -26,6 +26,7 @@ typedef struct aio_thread {
     void *left;      /* the own context that a call has left on this thread, which had none; NULL: none */
     int left_device; /* the device of that context */
     bool own_reset;  /* resets by this thread do not count as foreign resets */
+    bool sets;       /* the thread sets up a device, and the default stream of its context is not made yet */
     int control;     /* the device whose control thread this is, or -1 */
     int called;      /* the function called last inside the gate; copied to `failed` on failure */
     int failed;      /* the function that failed last, and its code */

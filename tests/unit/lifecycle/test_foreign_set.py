@@ -10,12 +10,24 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from aioacl._base.ffi import lib, make_pass
+from aioacl._base.ffi import ffi, lib, make_pass
 from aioacl._lifecycle.gate import counts
 from aioacl._lifecycle.probe import probe
 from aioacl._lifecycle.procedures import limits, procedure
 from aioacl._wait.internal_call import InternalCall
-from tests.kit import Engine, Waiting, elsewhere, hanging, hung_in, reset_by_other_code, turns, until, works
+from tests.kit import (
+    Engine,
+    Waiting,
+    elsewhere,
+    hanging,
+    hung_in,
+    in_thread,
+    reset_by_other_code,
+    turns,
+    until,
+    works,
+)
+from tests.support.other_code import must
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -214,3 +226,21 @@ async def test_foreign_procedure_with_a_reset_after_each_set_leaves_the_last_res
         monkeypatch.setattr(procedure, "lib", Overtaken())
         reset_by_other_code()
         assert await works_after(device, 1 + Overtaken.resets + 1)
+
+
+@pytest.mark.parametrize("call", ["aclrtSetDevice", "aclrtCreateContext"])
+def test_set_of_another_device_by_other_code_leaves_no_error_text(device: aioacl.Device, call: str) -> None:
+    """The runtime reports the default stream of the new context on a thread without a context."""
+    texts: list[bool] = []
+
+    def set_up() -> None:
+        context = ffi.new("aclrtContext *")
+        must(call, *(() if call == "aclrtSetDevice" else (context,)), 1)
+        texts.append(lib.aio_u_aclGetRecentErrMsg() != ffi.NULL)
+        if call == "aclrtSetDevice":
+            must("aclrtResetDevice", 1)
+        else:
+            must("aclrtDestroyContext", context[0])
+
+    in_thread(set_up)
+    assert texts == [False]
