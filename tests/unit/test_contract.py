@@ -35,7 +35,7 @@ from tests.kit import (
     wait_for,
     works,
 )
-from tests.process import test_metrics, test_recorder, test_report
+from tests.process import test_metrics, test_pyacl, test_recorder, test_report
 from tests.process.child import run
 from tests.unit import test_contract_models
 from tests.unit.base import test_health
@@ -51,6 +51,7 @@ from tests.unit.lifecycle import (
 )
 from tests.unit.metrics import test_scrape
 from tests.unit.pool import test_pool
+from tests.unit.pyacl import test_beside, test_callbacks, test_random_programs, test_rows, test_threads
 
 if TYPE_CHECKING:
     from tests.kit import OpenDevice
@@ -85,6 +86,12 @@ def test_sentences_of_the_contract_and_numbers_of_tests_match() -> None:
         test_pool,
         test_scrape,
         test_metrics,
+        test_rows,
+        test_pyacl,
+        test_beside,
+        test_callbacks,
+        test_random_programs,
+        test_threads,
     ]
     names = [*globals(), *(name for module in modules for name in vars(module))]
     tested = [found[1] for name in names if (found := re.match(r"test_0*(\d+)_", name))]

@@ -112,10 +112,11 @@ async def test_missed_events_are_counted(open_device: OpenDevice, changes: Calla
     async with open_device() as device:
         listeners = Listeners(0)  # without those of earlier tests
         events = DeviceEvents(device._manager.admission, listeners, lambda: False)
-        with device._manager.admission.changed:
+        with device._manager.admission.changed:  # a listener of an earlier test has missed the open
+            before = changes("events_missed_total", device="0")
             for _ in range(70):
                 listeners.tell("opened", device.state, 1)
-        assert changes("events_missed_total", device="0") == 70 - 64
+            assert changes("events_missed_total", device="0") - before == 70 - 64
         assert (await anext(events)).missed == 70 - 64
 
 
