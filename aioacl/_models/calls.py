@@ -94,7 +94,8 @@ class Call(Operation[Any]):
         self._state = STARTED
         self._load = load
         held = admission.holds_now()
-        return ModelRun(load.slots, self._arguments, self._targets, self._out, self._waits, held)
+        run: ModelRun = ModelRun(load.slots, self._arguments, self._targets, self._out, self._waits, held)
+        return run
 
     async def _after(self, run: ModelRun) -> Any:
         """Raises the error of a run that has failed, or calls the model again."""

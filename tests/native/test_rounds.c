@@ -14,7 +14,7 @@ static void begin_rounds(void) {
 
 static void end_rounds(void) {
     aio_rounds_ring(&rounds);
-    CHECK_EQ(atomic_load(&rounds.due_us), INT64_MAX);
+    UNTIL(atomic_load(&rounds.due_us) == INT64_MAX); /* the watcher may be at the end of its round */
     aio_rounds_end(&rounds);
     aio_port_close(mine);
 }
