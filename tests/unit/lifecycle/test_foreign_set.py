@@ -229,7 +229,8 @@ async def test_foreign_procedure_with_a_reset_after_each_set_leaves_the_last_res
 
 
 @pytest.mark.parametrize("call", ["aclrtSetDevice", "aclrtCreateContext"])
-def test_set_of_another_device_by_other_code_leaves_no_error_text(device: aioacl.Device, call: str) -> None:
+@pytest.mark.usefixtures("device")
+def test_set_of_another_device_by_other_code_leaves_no_error_text(call: str) -> None:
     """The runtime reports the default stream of the new context on a thread without a context."""
     texts: list[bool] = []
 
