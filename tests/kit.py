@@ -579,7 +579,7 @@ def drop_abandoned() -> None:
     assert simulator.violations() == []
 
     def unload() -> None:
-        with open_device(waits=manager_of(0).strategy) as device:  # a test may have it open
+        with open_device(waits=manager_of(0).strategy, context=context) as device:  # a test may have it open
             for each in simulator.models():
                 device.run(lib.aio_u_aclmdlUnload, each.id).result()
 

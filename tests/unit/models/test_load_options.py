@@ -13,7 +13,7 @@ import pytest
 import aioacl
 from aioacl import simulator
 from aioacl._base.paths import DATA
-from tests.kit import TASK_FAULT, Raised, Waiting, hanging, raises, until, until_now
+from tests.kit import TASK_FAULT, Raised, Waiting, hanging, raises, reset_call, until, until_now
 from tests.support import offline
 from tests.support.offline import WEIGHTS, rows
 
@@ -202,16 +202,16 @@ class TestReload:
     ) -> None:
         async with open_device() as device, device.load_model(offline.product()) as model:
             loads = simulator.calls(LOAD)
-            simulator.hang_call("aclrtResetDeviceForce")
+            simulator.hang_call(reset_call())
             async with anyio.create_task_group() as group:
                 reset = Waiting(group, partial(device.force_reset, grace=0))
-                await until(hanging("aclrtResetDeviceForce"))
+                await until(hanging(reset_call()))
                 await raises(aioacl.DeviceResetting, model.reload(wait=False))
                 late = await raises(aioacl.DeviceTimeout, model.reload(timeout=0.02))
                 assert isinstance(late, aioacl.DeviceTimeout)
                 assert late.started is False
                 waiting = [Waiting(group, model.reload), Waiting(group, lambda: model(rows()))]
-                simulator.release_call("aclrtResetDeviceForce")
+                simulator.release_call(reset_call())
                 assert (await reset.outcome()).ok
                 for each in waiting:
                     await each.outcome()

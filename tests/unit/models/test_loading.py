@@ -15,7 +15,18 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.options import SHOWN_ITEMS
 from aioacl._models import source as source_module
-from tests.kit import Raised, Waiting, drop_abandoned, hanging, hung_in, no_call, raises, until, until_now
+from tests.kit import (
+    Raised,
+    Waiting,
+    drop_abandoned,
+    hanging,
+    hung_in,
+    no_call,
+    raises,
+    reset_call,
+    until,
+    until_now,
+)
 from tests.simulator import modelfiles
 from tests.support import offline
 from tests.support.offline import WEIGHTS, rows
@@ -500,10 +511,10 @@ class TestOnALoop:
 
     async def test_load_during_a_reset_waits_or_is_refused(self, open_device: OpenDevice) -> None:
         async with open_device() as device, anyio.create_task_group() as group:
-            reset = await hung_in("aclrtResetDeviceForce", group, device.force_reset)
+            reset = await hung_in(reset_call(), group, device.force_reset)
             loading = Waiting(group, lambda: device.load_model(offline.product()))
             await raises(aioacl.DeviceResetting, device.load_model(offline.product(), wait=False))
-            simulator.release_call("aclrtResetDeviceForce")
+            simulator.release_call(reset_call())
             assert (await reset.outcome()).ok
             await (await loading.outcome()).close()
 

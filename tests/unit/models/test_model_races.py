@@ -27,7 +27,7 @@ from onnx import helper
 
 from aioacl._models.calls import enqueue
 from aioacl.simulator._atc import Options, convert
-from tests.kit import Raised, Waiting, hanging, hung_in, in_thread, until, until_now
+from tests.kit import Raised, Waiting, hanging, hung_in, in_thread, reset_call, until, until_now
 from tests.support.onnx_models import model as onnx_model
 from tests.support.onnx_models import value
 
@@ -106,10 +106,10 @@ class TestReload:
             await device.force_reset()
             load = None
             async with anyio.create_task_group() as group:
-                reset = await hung_in("aclrtResetDeviceForce", group, device.force_reset)
+                reset = await hung_in(reset_call(), group, device.force_reset)
                 late = Waiting(group, lambda: model(X))
                 await until(lambda: len(device._manager.admission._subscribers) == 2)
-                simulator.release_call("aclrtResetDeviceForce")
+                simulator.release_call(reset_call())
                 # The loop is blocked until the thread's call has loaded the model.
                 assert is_negation(in_thread(lambda: model(X).result()))
                 load = model._life.load

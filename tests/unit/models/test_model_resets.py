@@ -15,7 +15,7 @@ from aioacl import simulator
 from aioacl._base.paths import DATA
 from aioacl._models import loading
 from aioacl._models.warming import warm_up
-from tests.kit import Waiting, hanging, in_thread, raises, runs_out_of_time, until, until_now
+from tests.kit import Waiting, hanging, in_thread, raises, reset_call, runs_out_of_time, until, until_now
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -89,13 +89,13 @@ async def test_call_that_waits_for_a_slot_when_a_reset_fails_raises_device_quara
                 calls = [Waiting(group, partial(model, X)) for _ in range(3)]
                 await until(lambda: simulator.calls(COPY) == 2)
                 await until(lambda: model._loaded().slots.waiting == 2)
-            simulator.fail_call("aclrtResetDeviceForce", 507899, -1)
+            simulator.fail_call(reset_call(), 507899, -1)
             report = await device.force_reset(grace=0)
             assert not report.ok
             for call in calls:
                 await raises(aioacl.DeviceQuarantined, call.outcome())
             await raises(aioacl.DeviceQuarantined, model(X))
-        simulator.fail_call("aclrtResetDeviceForce", 0, 0)
+        simulator.fail_call(reset_call(), 0, 0)
         assert (await device.force_reset(grace=0)).ok
         assert (await model(X)).shape == (1, 10)
 

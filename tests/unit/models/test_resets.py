@@ -10,7 +10,17 @@ import pytest
 
 import aioacl
 from aioacl import simulator
-from tests.kit import FAULT, Waiting, drop_abandoned, hanging, hung_in, raises, reset_by_other_code, until
+from tests.kit import (
+    FAULT,
+    Waiting,
+    drop_abandoned,
+    hanging,
+    hung_in,
+    raises,
+    reset_by_other_code,
+    reset_call,
+    until,
+)
 from tests.support import offline
 from tests.support.offline import WEIGHTS, rows
 
@@ -92,12 +102,12 @@ async def test_call_during_a_reset_waits_and_then_loads_the_model(open_device: O
         device.load_model(offline.product()) as model,
         anyio.create_task_group() as group,
     ):
-        reset = await hung_in("aclrtResetDeviceForce", group, device.force_reset)
+        reset = await hung_in(reset_call(), group, device.force_reset)
         call = Waiting(group, lambda: works(model))
         await raises(aioacl.DeviceResetting, model(rows(), wait=False))
         await raises(aioacl.DeviceTimeout, model(rows(), timeout=0.02))
         assert not call.ended
-        simulator.release_call("aclrtResetDeviceForce")
+        simulator.release_call(reset_call())
         assert (await reset.outcome()).ok
         assert await call.outcome()
 
@@ -205,7 +215,9 @@ async def fault_and_reset(device: aioacl.Device) -> None:
     assert (await device.force_reset(grace=0)).ok
 
 
-@pytest.mark.parametrize("end", [reset_elsewhere, fault_and_reset])
+@pytest.mark.parametrize(
+    "end", [pytest.param(reset_elsewhere, marks=pytest.mark.primary_only), fault_and_reset]
+)
 async def test_models_are_abandoned_by_a_foreign_reset_and_after_a_fault(
     open_device: OpenDevice, end: Callable[[aioacl.Device], Any]
 ) -> None:
