@@ -322,14 +322,10 @@ def generate(target: Path) -> None:
         import build_pyacl
 
         text = build_pyacl.source()
-    elif target.parent.name == "pyacl" and target.suffix == ".pyi":
-        import build_pyacl
-
-        text = build_pyacl.stub(target.stem if target.stem != "__init__" else "acl")
     elif target.suffix == ".pyi":
         import build_stubs
 
-        text = build_stubs.stub(target.name)
+        text = build_stubs.stub(target.as_posix())
     elif (release := target.stem.removeprefix("exports-")) in RELEASES:
         text = version_script(release)
     elif (release := target.stem.removeprefix("release-")) in RELEASES:

@@ -75,7 +75,7 @@ class Kinds:
         return BY_TYPE.get(bare) or ("pointer" if bare in self._handles or bare.endswith("*") else "")
 
     def of_result(self, c_type: str) -> str:
-        """The kind of an out-parameter, or "" if the parameter is none."""
+        """The kind of an out-parameter, or "" if C does not write through the parameter."""
         bare = _bare(c_type)
         if c_type.startswith("const") or not bare.endswith("*"):
             return ""
@@ -256,7 +256,8 @@ def _stub_of(row: Any) -> str:
 
 
 def stub(module: str) -> str:
-    """The typed stub of a module."""
+    """The typed stub of a module; that of `acl` has the name "__init__"."""
+    module = "acl" if module == "__init__" else module
     names = read()
     parts = [_stub_of(row) for row in names["rows"]() if row.module == module]
     head = HEAD.format(module=module)

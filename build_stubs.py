@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+import build_pyacl
 from build_ffi import plain, prototypes, table
 
 if TYPE_CHECKING:
@@ -198,8 +199,11 @@ def _constants_stub() -> str:
     return "\n".join(parts)
 
 
-def stub(name: str) -> str:
-    """The text of a stub. Raises SystemExit for an unknown name."""
+def stub(path: str) -> str:
+    """The text of the stub with this path in the package. Raises SystemExit for an unknown path."""
+    folder, _, name = path.rpartition("/")
+    if folder == "pyacl" or folder.endswith("/pyacl"):
+        return build_pyacl.stub(name.removesuffix(".pyi"))
     makers = {"_acl.pyi": _engine, "_functions.pyi": _functions, "constants.pyi": _constants_stub}
     if name not in makers:
         raise SystemExit(f"expected one of {', '.join(makers)}, got {name}")

@@ -39,6 +39,7 @@ READERS = {
     "_library.plog": "ASCEND_PROCESS_LOG_PATH, ASCEND_WORK_PATH and HOME, for the place of CANN's own log",
     "_library.onnxruntime": "AIOACL_SIM_ONNXRUNTIME, whether the simulator has a library for models",
     "testing": "AIOACL_SIM_FAULTS and AIOACL_SIM_LIMITS, which are applied again for each test",
+    "_pyacl.calls": "AIOACL_PYACL_TRACE",
     "_conformance": "sets for each child the number of devices that its vector needs",
     "_cli": "doctor reports the environment, demo sets the simulator's variables, report selects a card for its steps",
 }

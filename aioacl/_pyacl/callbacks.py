@@ -12,17 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import sync
 from aioacl._base.ffi import ffi, lib, pointer
-from aioacl._pyacl.calls import enumerator
+from aioacl._pyacl.arguments import enumerator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioacl._base.ffi import CData
-
-__all__ = [
-    "launch_callback",
-    "set_exception_info_callback",
-]
 
 # The callbacks that are enqueued, with their arguments and streams. The runtime gets the number of the entry.
 _pending: Final[dict[int, tuple[Callable[[Any], object], Any, int]]] = {}
@@ -73,3 +68,10 @@ def set_exception_info_callback(function: Callable[[int], object] | None = None)
     global _exception_callback  # noqa: PLW0603 - the runtime has one callback
     _exception_callback = function
     return lib.aio_u_aclrtSetExceptionInfoCallback(ffi.NULL if function is None else _on_failed)
+
+
+FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "launch_callback": launch_callback,
+    "set_exception_info_callback": set_exception_info_callback,
+}
+"""The functions of the table that are written here."""

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.ffi import ffi, lib, pointer, text_of
-from aioacl._pyacl.calls import UNSUPPORTED, encoded, enumerator
+from aioacl._pyacl.arguments import encoded, enumerator
+from aioacl._pyacl.calls import UNSUPPORTED
 from aioacl._pyacl.structures import dims_from, fields
 from aioacl._pyacl.tensors import INVALID_PARAM, MOST
 
-__all__ = [
-    "create_and_get_op_desc",
-    "dvpp_free",
-    "dvpp_malloc",
-    "get_input_dynamic_dims",
-    "get_stream_attribute",
-    "malloc_for_task_scheduler",
-    "malloc_host_with_cfg",
-    "malloc_physical",
-    "malloc_with_cfg",
-    "set_config_opt",
-    "set_dump",
-    "set_exec_config_opt",
-    "set_input_dynamic_dims",
-    "set_stream_attribute",
-]
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # --- acl.rt -------------------------------------------------------------------------------------------------------
 
@@ -187,3 +174,22 @@ def dvpp_malloc(size: int) -> tuple[int, int]:
 def dvpp_free(address: int) -> int:
     """Frees the memory of dvpp_malloc."""
     return lib.aio_u_aclrtFree(ffi.cast("void *", address))
+
+
+FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "create_and_get_op_desc": create_and_get_op_desc,
+    "dvpp_free": dvpp_free,
+    "dvpp_malloc": dvpp_malloc,
+    "get_input_dynamic_dims": get_input_dynamic_dims,
+    "get_stream_attribute": get_stream_attribute,
+    "malloc_for_task_scheduler": malloc_for_task_scheduler,
+    "malloc_host_with_cfg": malloc_host_with_cfg,
+    "malloc_physical": malloc_physical,
+    "malloc_with_cfg": malloc_with_cfg,
+    "set_config_opt": set_config_opt,
+    "set_dump": set_dump,
+    "set_exec_config_opt": set_exec_config_opt,
+    "set_input_dynamic_dims": set_input_dynamic_dims,
+    "set_stream_attribute": set_stream_attribute,
+}
+"""The functions of the table that are written here."""

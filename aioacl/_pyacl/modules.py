@@ -21,15 +21,15 @@ from aioacl.lowlevel._table import like
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_BY_HAND: Final = {
-    "acl": (process, tensors),
-    "rt": (callbacks, dicts),
-    "mdl": (dicts,),
-    "util": (util,),
-    "media": (dicts,),
+_BY_HAND: Final[dict[str, tuple[dict[str, Callable[..., Any]], ...]]] = {
+    "acl": (process.FUNCTIONS, tensors.FUNCTIONS),
+    "rt": (callbacks.FUNCTIONS, dicts.FUNCTIONS),
+    "mdl": (dicts.FUNCTIONS,),
+    "util": (util.FUNCTIONS,),
+    "media": (dicts.FUNCTIONS,),
 }
 _DOCS: Final = {
-    "acl": "CANN's Python module `acl`, as a part of aioacl. The reference is in docs/reference/pyacl.md.",
+    "acl": "CANN's Python module `acl`, as a part of aioacl.",
     "rt": "Devices, contexts, streams, events and memory.",
     "mdl": "Offline models.",
     "util": "Addresses of Python objects, and threads.",
@@ -40,11 +40,7 @@ _DOCS: Final = {
 
 
 def _by_hand(module: str, name: str) -> Callable[..., Any] | None:
-    for place in _BY_HAND.get(module, ()):
-        found: Callable[..., Any] | None = getattr(place, name, None)
-        if found is not None:
-            return found
-    return None
+    return next((each[name] for each in _BY_HAND.get(module, ()) if name in each), None)
 
 
 def _absent() -> frozenset[str]:

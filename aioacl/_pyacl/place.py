@@ -19,7 +19,7 @@ FOLDER: Final[Path] = PACKAGE / "_pyacl" / "path"
 
 
 def other_acl(path: Sequence[str] | None = None) -> str | None:
-    """Returns the file of another module `acl` that can be imported, or None. A folder without a module is none."""
+    """Returns the file of another module `acl` that can be imported, or None. A bare folder does not count."""
     searched = [
         each for each in (sys.path if path is None else path) if os.path.realpath(each) != str(FOLDER)
     ]

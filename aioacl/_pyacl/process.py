@@ -8,20 +8,14 @@ ACL_ERROR_REPEAT_FINALIZE.
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.ffi import ffi, lib, text_of
 from aioacl._library import runtime
-from aioacl._pyacl.calls import encoded
+from aioacl._pyacl.arguments import encoded
 
-__all__ = [
-    "app_log",
-    "finalize",
-    "get_cann_attribute_list",
-    "get_recent_err_msg",
-    "get_version_str",
-    "init",
-]
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LEVELS: Final = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 _VERSION_SIZE_BYTES: Final = 128  # ACL_PKG_VERSION_MAX_SIZE
@@ -69,3 +63,14 @@ def get_version_str(package: str) -> tuple[str, int]:
     version = ffi.new("char[]", _VERSION_SIZE_BYTES)
     code = lib.aio_u_aclsysGetVersionStr(ffi.new("char[]", encoded(package)), version)
     return text_of(version), code
+
+
+FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "app_log": app_log,
+    "finalize": finalize,
+    "get_cann_attribute_list": get_cann_attribute_list,
+    "get_recent_err_msg": get_recent_err_msg,
+    "get_version_str": get_version_str,
+    "init": init,
+}
+"""The functions of the table that are written here."""

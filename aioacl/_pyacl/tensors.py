@@ -11,16 +11,6 @@ if TYPE_CHECKING:
 
     from aioacl._base.ffi import CData
 
-__all__ = [
-    "create_tensor_desc",
-    "get_tensor_desc_dim_range",
-    "set_tensor_origin_shape",
-    "set_tensor_shape",
-    "set_tensor_shape_range",
-    "set_tensor_storage_shape",
-    "set_tensor_value_range",
-]
-
 INVALID_PARAM: Final = 100000  # ACL_ERROR_INVALID_PARAM
 MOST: Final = 4096  # the entries that pyACL asks for at most
 _INT64: Final = range(-(1 << 63), 1 << 63)
@@ -82,3 +72,15 @@ def get_tensor_desc_dim_range(desc: int, index: int, number: int) -> tuple[list[
     found = ffi.new("int64_t[]", number + 2)  # C writes two numbers, the least and the most value
     code = lib.aio_u_aclGetTensorDescDimRange(_desc(desc), index, number, found)
     return (None if code else [found[each] for each in range(number)]), code
+
+
+FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "create_tensor_desc": create_tensor_desc,
+    "get_tensor_desc_dim_range": get_tensor_desc_dim_range,
+    "set_tensor_origin_shape": set_tensor_origin_shape,
+    "set_tensor_shape": set_tensor_shape,
+    "set_tensor_shape_range": set_tensor_shape_range,
+    "set_tensor_storage_shape": set_tensor_storage_shape,
+    "set_tensor_value_range": set_tensor_value_range,
+}
+"""The functions of the table that are written here."""

@@ -18,16 +18,6 @@ from aioacl._base.options import repr_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "bytes_to_ptr",
-    "numpy_contiguous_to_ptr",
-    "numpy_to_ptr",
-    "ptr_to_bytes",
-    "ptr_to_numpy",
-    "start_thread",
-    "stop_thread",
-]
-
 _LEVEL: Final = 4  # of the program's line, above the caller
 
 
@@ -149,3 +139,15 @@ def stop_thread(thread_id: int) -> int:
             f"exception={type(thread.error).__name__},msg=thread call failed: {thread.error}"
         ) from thread.error
     return 0
+
+
+FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "bytes_to_ptr": bytes_to_ptr,
+    "numpy_contiguous_to_ptr": numpy_contiguous_to_ptr,
+    "numpy_to_ptr": numpy_to_ptr,
+    "ptr_to_bytes": ptr_to_bytes,
+    "ptr_to_numpy": ptr_to_numpy,
+    "start_thread": start_thread,
+    "stop_thread": stop_thread,
+}
+"""The functions of the table that are written here."""
