@@ -193,15 +193,21 @@ def settled(ask: Callable[[float], bool], timeout: float) -> bool:
 
 
 class WeakSet(Generic[T]):
-    """A weakref.WeakSet that several threads may use."""
+    """A weakref.WeakSet that several threads may use.
+
+    Attributes:
+        added: how many members were added, also those that are gone.
+    """
 
     def __init__(self) -> None:
+        self.added = 0
         self._members: weakref.WeakSet[T] = weakref.WeakSet()
         self._lock = lock()
 
     def add(self, member: T) -> None:
         """Adds a member, which stays until it is discarded or garbage-collected."""
         with self._lock:
+            self.added += 1
             self._members.add(member)
 
     def discard(self, member: T) -> None:

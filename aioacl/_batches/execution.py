@@ -13,6 +13,7 @@ from aioacl._base import sync
 from aioacl._base.codes import DEVICE_ACTIONS
 from aioacl._base.ffi import failure
 from aioacl._base.states import State
+from aioacl._batches.alone import Alone
 from aioacl._batches.thread import THREAD
 from aioacl._lifecycle.health import health_of
 from aioacl._models.calls import ModelRun
@@ -89,6 +90,10 @@ class ModelExecutor:
             return error
         return results
 
+    def alone(self) -> Callable[[], bool]:
+        """Called before the execution of a suspect. `executor.Executor` describes it."""
+        return Alone(self._life).is_known
+
     def close(self) -> None:
         """Gives up the executions that run."""
         self._thread.drop(self._running.__contains__)
@@ -151,11 +156,6 @@ class ModelDevice:
             self._manager.admission.shown in (State.DRAINING, State.RESETTING)
             or health_of(self._manager).recovering
         )
-
-    @property
-    def is_alone(self) -> bool:
-        """Other work of the process is not counted, so this is not known."""
-        return False
 
     def listen(self, changed: Callable[[], object]) -> Callable[[], object]:
         """Calls `changed` on the thread of the batcher after each change. Observers are called with a lock held."""

@@ -30,6 +30,14 @@ class Executor(Protocol):
         """
         ...
 
+    def alone(self) -> Callable[[], bool]:
+        """Called before the execution of a suspect.
+
+        The function that it returns is called after the execution. It returns whether it is known that nothing else
+        has run on the device.
+        """
+        ...
+
     def close(self) -> object:
         """Called when no execution will begin any more. Does not block."""
         ...
@@ -56,11 +64,6 @@ class DeviceView(Protocol):
     @property
     def returns(self) -> bool:
         """Whether it drains, is being reset, or has a supervisor that has not given up."""
-        ...
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether it is known that nothing but the batcher's executions runs on it."""
         ...
 
     def listen(self, changed: Callable[[], object]) -> Callable[[], object]:

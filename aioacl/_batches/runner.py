@@ -191,6 +191,8 @@ class Runner:
         recording.leaves(execution, self._served[execution.model].device.index)
         ended = partial(self._ended, execution)
         try:
+            if execution.alone:
+                execution.was_alone = executor.alone()
             executor.execute([item._call for item in execution.items] or [executor.zeros], ended)
         except BaseException as error:  # noqa: BLE001 - the items get it
             ended(error)
@@ -237,7 +239,7 @@ class Runner:
     def _fail(self, execution: Execution[BatchItem], error: BaseException) -> None:
         watched = self._served[execution.model].device
         ending = ending_of(error)
-        if ending is Ending.DEVICE and watched.view.is_alone:
+        if ending is Ending.DEVICE and execution.was_alone is not None and execution.was_alone():
             ending = Ending.DEVICE_ALONE
         if ending in (Ending.DEVICE, Ending.DEVICE_ALONE, Ending.RESET):
             watched.error = error

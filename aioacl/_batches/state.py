@@ -14,7 +14,7 @@ from aioacl._batches.repeats import Streak
 from aioacl._batches.waiting import AGAIN, I
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from aioacl._batches.repeats import Division
     from aioacl._batches.waiting import Item
@@ -144,9 +144,20 @@ class Execution(Generic[I]):
         division: the divided batch to which it belongs, if any.
         generation: the generation of the device when it began.
         number: its number in the flight recorder.
+        was_alone: of a suspect, the function of its executor that returns whether it was alone on the device.
     """
 
-    __slots__ = ("alone", "began", "division", "generation", "items", "model", "number", "rows")
+    __slots__ = (
+        "alone",
+        "began",
+        "division",
+        "generation",
+        "items",
+        "model",
+        "number",
+        "rows",
+        "was_alone",
+    )
     _numbers = itertools.count(1)
 
     def __init__(self, model: ModelState[I], items: list[I], rows: int, began: float) -> None:
@@ -158,6 +169,7 @@ class Execution(Generic[I]):
         self.division: Division | None = None
         self.generation = model.device.generation
         self.number = next(self._numbers)
+        self.was_alone: Callable[[], bool] | None = None
 
 
 @dataclass(slots=True)

@@ -57,6 +57,11 @@ class Jobs:
                 # A signal handler on this thread may also append an executor. Then both use the handler's executor.
                 self._executors.append(DeviceExecutor(self.index, self.enter_job))
 
+    @property
+    def used(self) -> bool:
+        """Whether the program has used the executor since the device was opened."""
+        return bool(self._executors)
+
     def model_executor(self) -> DeviceExecutor:
         """Makes an executor for an instance of a model. It runs its jobs in order. `let_go` or the last close ends it.
 

@@ -117,6 +117,11 @@ class Slots(SlotsBase):
         made._streams = tuple(slot.stream for slot in slots)
         return made
 
+    @property
+    def cores(self) -> tuple[StreamCore | EndedCore, ...]:
+        """The streams that the slots use now."""
+        return tuple(stream._core for stream in self._streams)
+
     def tend(self) -> None:
         """Frees what ended calls have left, and renews failed streams. Runs on the maintenance thread."""
         self._collect()

@@ -37,7 +37,7 @@ class _Device:
 
     generation = 1
     is_open = True
-    failed = returns = is_alone = False
+    failed = returns = False
 
     def listen(self, changed: Callable[[], object]) -> Callable[[], object]:
         return changed
@@ -51,6 +51,9 @@ class _Nothing:
     def execute(self, calls: list[Any], ended: Callable[[Any], object]) -> None:
         out = np.concatenate(calls)
         ended([out[i : i + 1] for i in range(len(calls))])
+
+    def alone(self) -> Callable[[], bool]:
+        return lambda: False
 
     def close(self) -> None:
         """Nothing is kept."""

@@ -32,7 +32,6 @@ class View:
         self.is_open = True
         self.failed = False
         self.returns = False
-        self.is_alone = False
         self._listeners: list[Callable[[], object]] = []
 
     def listen(self, changed: Callable[[], object]) -> Callable[[], object]:
@@ -54,6 +53,7 @@ class ByHand:
     """Executions that the test ends. `begun` has the calls of each execution that has not ended."""
 
     zeros = ZEROS
+    is_alone = False
 
     def __init__(self) -> None:
         self.begun: list[list[Any]] = []
@@ -70,6 +70,9 @@ class ByHand:
         """Ends an execution; by default, each result is its call."""
         calls, ended = self.begun.pop(which), self._ended.pop(which)
         ended(list(calls) if outcomes is None else outcomes)
+
+    def alone(self) -> Callable[[], bool]:
+        return lambda: self.is_alone
 
     def close(self) -> None:
         self.closed = True
@@ -88,6 +91,9 @@ class OnThread:
 
     def execute(self, calls: list[Any], ended: Callable[[Outcomes], object]) -> None:
         self._work.put((calls, ended))
+
+    def alone(self) -> Callable[[], bool]:
+        return lambda: False
 
     def close(self) -> None:
         self._work.put(None)
