@@ -103,8 +103,10 @@ class Pool(Batcher):
         runner = getattr(self, "_runner", None)
         if runner is None or runner.refusal is not None or lib.aio_forked():
             return
-        super().__del__()
-        runner.when(lambda: runner.core.empty).add_done_callback(partial(_stop, self._members))
+        try:
+            super().__del__()
+        finally:  # also if the warning is an error
+            runner.when(lambda: runner.core.empty).add_done_callback(partial(_stop, self._members))
 
     def __repr__(self) -> str:
         state = "closed" if self._runner.refusal is not None else f"{self.waiting} rows waiting"

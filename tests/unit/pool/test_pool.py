@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -414,6 +415,19 @@ async def test_pool_that_is_dropped_warns_and_closes_its_devices() -> None:
     assert await serves(pools[0])
     with pytest.warns(ResourceWarning, match="a pool was not closed"):
         pools.clear()
+    await until(lambda: not open_devices())
+
+
+async def test_pool_that_is_dropped_closes_its_devices_also_if_warnings_are_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raised: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: raised.append(found.exc_type))
+    pools = [await open_pool(BATCHES)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pools.clear()
+    assert raised == [ResourceWarning]
     await until(lambda: not open_devices())
 
 
