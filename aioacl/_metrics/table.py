@@ -66,7 +66,7 @@ TABLE: Final = (
         "reset_duration_seconds",
         "histogram",
         "outcome cause",
-        "How long the resets took, with their hooks and their drain.",
+        "How long the resets took, with the hooks before them and the drain.",
     ),
     _of_device(
         "faults_total",

@@ -33,6 +33,7 @@ STOP_SECONDS: Final = float(
 )  # from SIGTERM until no request is accepted
 GRACE_SECONDS: Final = 10.0  # how long the requests that are left may take then
 STUCK_SECONDS: Final = 60.0  # a call that has been inside C for so long fails the liveness probe
+WATCH_SECONDS: Final = 0.05  # a request that is done sooner saves the task that watches its connection
 MOST_WAITING: Final = 4096  # rows
 MOST_BYTES: Final = 1 << 20  # of a request
 PIXELS: Final = 64
@@ -187,7 +188,10 @@ async def unless_gone(request: Request, item: aioacl.BatchItem) -> Any:
         gone = True
         task.cancel()
 
-    watching = asyncio.create_task(watch())
+    watching = list[asyncio.Task[None]]()
+    later = asyncio.get_running_loop().call_later(
+        WATCH_SECONDS, lambda: watching.append(asyncio.create_task(watch()))
+    )
     try:
         return await item
     except asyncio.CancelledError:
@@ -196,7 +200,9 @@ async def unless_gone(request: Request, item: aioacl.BatchItem) -> Any:
             raise Refused(GONE, "the client has gone away") from None
         raise
     finally:
-        watching.cancel()
+        later.cancel()
+        for each in watching:
+            each.cancel()
 
 
 # --- formats ----------------------------------------------------------------------------------------------------------
