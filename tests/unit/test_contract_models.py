@@ -241,6 +241,7 @@ async def test_56_call_that_timed_out_in_a_reset_or_in_a_load_never_begins(
             else:
                 await until(hanging(where))
             assert await timeout_of(model) is False
+            await until(hanging(where))  # a load that began later would hang for ever
             simulator.release_call(where)
             assert (await reset.outcome()).ok
         before = simulator.calls(EXECUTE)
