@@ -367,7 +367,7 @@ async def leave(port: int, until: Callable[[], bool]) -> None:
 
 
 def load(monkeypatch: pytest.MonkeyPatch, expected: Any, seconds: float, pause: float) -> dict[Any, int]:
-    """64 connections, clients that go away, resets, and random failures of tasks and of the device."""
+    """64 connections, clients that go away, resets, random failures of tasks and of the device, and hangs that end."""
     counts: dict[Any, int] = {}
 
     async def main(client: Client, module: Any) -> None:
@@ -382,7 +382,11 @@ def load(monkeypatch: pytest.MonkeyPatch, expected: Any, seconds: float, pause: 
                 await asyncio.sleep(pause)
                 if over():
                     return
-                if number % 3 == 2:
+                if number % 4 == 3:
+                    simulator.hang_call(EXECUTE)
+                    await asyncio.sleep(pause / 2)
+                    simulator.release_call(EXECUTE)
+                elif number % 4 == 2:
                     with simulator.fault(EXECUTE, nth=1, async_error=FAULT, sticky=FAULT):
                         await asyncio.sleep(pause / 2)
                 else:
