@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from importlib import import_module
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,9 +13,10 @@ if TYPE_CHECKING:
 
 _main: Final = threading.main_thread().ident
 _sigint: Final = int(signal.SIGINT)
-# The functions in C: those in Python convert each handler to an enum, which takes longer than all the rest.
-_handler_of: Final[Callable[[int], object]] = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
-_set_handler: Final[Callable[[int, Any], object]] = getattr(signal.signal, "__wrapped__", signal.signal)
+# The functions in C. Those of `signal` try to make an enum of each handler, which takes longer than all the rest.
+_in_c: Any = import_module("_signal")
+_handler_of: Final[Callable[[int], object]] = _in_c.getsignal
+_set_handler: Final[Callable[[int, Any], object]] = _in_c.signal
 
 
 def uninterrupted(function: Callable[[], object]) -> None:
