@@ -71,6 +71,7 @@ class Runner:
         self.refusal: Callable[[], object] | None = None
         self.thread = BatchThread()
         self._baton = Baton()
+        self._driver = 0  # the number of the thread that drives; 0: none
         self._news: deque[tuple[Callable[[Any], object], Any]] = deque()
         self._served: dict[ModelState[BatchItem], Served] = {}
         self._known: tuple[AsyncioLoop, ...] = ()  # the values of `loops`, which the driver iterates over
@@ -152,6 +153,7 @@ class Runner:
                 with baton as mine:
                     if not mine:
                         return
+                    self._driver = get_ident()
                     try:
                         self._drive()
                     except BaseException as error:
@@ -159,6 +161,8 @@ class Runner:
                         if not isinstance(error, Exception):  # of a signal handler
                             raise
                         sync.report(error)
+                    finally:
+                        self._driver = 0
         except BaseException:
             self.thread.soon(self._take_baton)
             raise
@@ -200,7 +204,8 @@ class Runner:
     def _ended(self, execution: Execution[BatchItem], outcomes: Outcomes) -> None:
         """An execution has ended. The executor calls this on any thread."""
         self._news.append((self._finish, (execution, outcomes)))
-        self.drive()
+        if self._driver != get_ident():  # else an executor has ended it at once, and the driver looks for news
+            self.drive()
 
     def _finish(self, news: tuple[Execution[BatchItem], Outcomes]) -> None:
         execution, outcomes = news
