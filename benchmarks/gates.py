@@ -75,13 +75,33 @@ GATES: Final = (
     Gate("model", "share of the slowest stage", "", 0.95, 0.98, at_least=True),
     Gate("metrics", "counting an await", "Histogram.observe", 0.1, 0.05),
     Gate("metrics", "counting a call of a model", "Histogram.observe", None, 0.1),
-    Gate("batch", "1 callers: CPU per item", "floor", 1.3, 1.1),
-    Gate("batch", "64 callers: CPU per item", "floor", 1.5, 1.2),
-    Gate("batch", "1024 callers: CPU per item", "floor", 1.5, 1.2),
     Gate("pyacl", "memcpy", "cffi", 1.5, None),
     Gate("pyacl", "stream_query", "cffi", 1.5, None),
     Gate("pyacl", "synchronize_stream", "cffi", 1.5, None),
     Gate("pyacl", "get_dataset_num_buffers", "cffi", 1.5, None),
+    *(
+        Gate("batches", f"{loop}, {callers} callers: CPU per item", "floor", limit, aim)
+        for loop in ("asyncio", "uvloop")
+        for callers, limit, aim in ((1, 1.3, 1.1), (64, 1.5, 1.2), (1024, 1.5, 1.2))
+    ),
+    *(
+        Gate("batches", f"asyncio, {callers} callers: CPU per item", "Ray's @serve.batch", 0.25, None)
+        for callers in (1, 64, 1024)
+    ),
+    *(
+        Gate(
+            "batches",
+            f"digits, {callers} callers: times less CPU than await model(x)",
+            "floor",
+            0.9,
+            0.97,
+            at_least=True,
+        )
+        for callers in (64, 256)
+    ),
+    Gate("batches", "1 caller: CPU added to await model(x)", "floor of nothing", 1.2, 1.0),
+    Gate("batches", "32 items of 602 KB: longest turn of the loop", "numpy.concatenate", 0.25, 0.1),
+    Gate("batches", "two devices: rate", "one device", 1.9, 1.97, at_least=True),
     Gate("import", "import aioacl", "import asyncio, cffi", 1.3, None),
     Gate("reset", "10,000 waiters woken by a reset", "10,000 futures with their tasks", 4, 2),
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.suites import (
     await_,
-    batch,
+    batches,
     blocking,
     cache,
     copy,
@@ -40,7 +40,7 @@ SUITES: Final[dict[str, Suite]] = {
         import_.SUITE,
         executor.SUITE,
         model.SUITE,
-        batch.SUITE,
+        batches.SUITE,
         metrics.SUITE,
         pyacl.SUITE,
     )
