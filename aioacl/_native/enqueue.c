@@ -322,7 +322,8 @@ static aio_result noted(const aio_stream *stream, const aio_frame *frame, aio_re
     int kind = frame->bytes ? AIO_FLIGHT_COPY : AIO_FLIGHT_ENQUEUE;
     uint64_t value = frame->bytes ? frame->bytes : (uint64_t)frame->function;
     uint64_t id = aio_flight_entry(stream, result < 0 ? 0 : (uint64_t)result);
-    aio_flight_note_at(frame->ended_ns, kind, stream->device, id, result < 0 ? aio_code(result) : 0, value);
+    uint64_t what = aio_flight_what(kind, stream->device, result < 0 ? aio_code(result) : 0);
+    aio_flight_put(frame->ended_ns, id, what, aio_flight_where(frame->thread, value));
     return result;
 }
 

@@ -119,15 +119,19 @@ static void unnote(const aio_frame *frame) {
     atomic_store_explicit(&frame->thread->device, frame->outer_device, memory_order_release);
 }
 
-/* Returns the time. Records the call in the flight recorder if it took long. */
-static int64_t note_slow(const aio_frame *frame) {
-    int64_t now = aio_now_ns();
-    if (now - frame->began_ns > SLOW_NS) {
-        int32_t function = atomic_load_explicit(&frame->thread->function, memory_order_relaxed);
-        uint64_t took_us = (uint64_t)(now - frame->began_ns) / 1000;
-        aio_flight_note_at(now, AIO_FLIGHT_SLOW_CALL, aio_pass_device(frame->pass), 0, function, took_us);
+/* Records a call that took long in the flight recorder. */
+static void note_slow(const aio_frame *frame, int64_t now_ns) {
+    int32_t function = atomic_load_explicit(&frame->thread->function, memory_order_relaxed);
+    uint64_t took_us = (uint64_t)(now_ns - frame->began_ns) / 1000;
+    aio_flight_note_at(now_ns, AIO_FLIGHT_SLOW_CALL, aio_pass_device(frame->pass), 0, function, took_us);
+}
+
+static int64_t end_ns(const aio_frame *frame) {
+    int64_t now_ns = aio_now_ns();
+    if (__builtin_expect(now_ns - frame->began_ns > SLOW_NS, 0)) {
+        note_slow(frame, now_ns);
     }
-    return now;
+    return now_ns;
 }
 
 static int set_context(aio_thread *thread, void *context) {
@@ -224,7 +228,7 @@ void aio_end(aio_frame *frame, int code) {
     if (frame->foreign) {
         set_context(frame->thread, frame->foreign);
     }
-    frame->ended_ns = note_slow(frame);
+    frame->ended_ns = end_ns(frame);
     unnote(frame);
     aio_count_out(frame->pass, frame->kind);
 }
@@ -275,7 +279,7 @@ void aio_free_end(const aio_frame *frame, int code) {
         aio_keep_text();
     }
     if (frame->thread->control >= 0) {
-        note_slow(frame);
+        end_ns(frame);
         unnote(frame);
     }
     aio_outside_end(0);

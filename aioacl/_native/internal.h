@@ -76,6 +76,20 @@ static inline int32_t aio_code(aio_result result) {
     return (int32_t)(uint32_t)(result - AIO_FAILED);
 }
 
+/* recorder.c: two words of a record. From the low bits up, they have the kind, the device and the code, and the
+ * thread and the value. */
+static inline uint64_t aio_flight_what(int kind, int device, int32_t code) {
+    return (uint64_t)(uint32_t)code << 32 | (uint64_t)(device & 0xffff) << 16 | (uint64_t)(kind & 0xffff);
+}
+
+static inline uint64_t aio_flight_where(const aio_thread *thread, uint64_t value) {
+    uint64_t most = value < UINT32_MAX ? value : UINT32_MAX;
+    return most << 32 | (uint32_t)atomic_load_explicit(&thread->id, memory_order_relaxed);
+}
+
+/* Adds a record. On the paths of enqueues and awaits, this is cheaper than aio_flight_note_at. */
+void aio_flight_put(int64_t ns, uint64_t id, uint64_t what, uint64_t where);
+
 /* Locks, time and threads. */
 typedef struct {
     atomic_flag taken;

@@ -29,12 +29,14 @@
 
 #include "internal.h"
 
+enum { NEW_RECORDS = 1024 }; /* the writer of an older record is stopped, or has given it up */
+
 typedef struct {
     _Atomic uint64_t sequence;
     _Atomic uint64_t ns;
     _Atomic uint64_t id;
-    _Atomic uint64_t what;  /* kind, device and code, from the low bits up */
-    _Atomic uint64_t where; /* thread and value */
+    _Atomic uint64_t what;  /* as aio_flight_what returns it */
+    _Atomic uint64_t where; /* as aio_flight_where returns it */
 } slot;
 
 /* The layout of a file. The counters are in lines of their own, because every writer changes `head`. */
@@ -62,8 +64,7 @@ _Static_assert(sizeof(aio_flight_record) == AIO_FLIGHT_BYTES, "the size of a rec
 static recorder in_memory;
 static _Atomic(recorder *) current = &in_memory;
 
-void aio_flight_note_at(int64_t ns, int kind, int device, uint64_t id, int32_t code, uint64_t value) {
-    uint32_t thread = (uint32_t)atomic_load_explicit(&aio_self()->id, memory_order_relaxed);
+void aio_flight_put(int64_t ns, uint64_t id, uint64_t what, uint64_t where) {
     recorder *to = atomic_load_explicit(&current, memory_order_acquire);
     uint64_t number = atomic_fetch_add_explicit(&to->head, 1, memory_order_relaxed);
     slot *mine = &to->ring[number % AIO_FLIGHT_RECORDS];
@@ -74,14 +75,15 @@ void aio_flight_note_at(int64_t ns, int kind, int device, uint64_t id, int32_t c
         atomic_fetch_add_explicit(&to->dropped, 1, memory_order_relaxed);
         return;
     }
-    uint64_t most = value < UINT32_MAX ? value : UINT32_MAX;
-    uint64_t what =
-        (uint64_t)(uint32_t)code << 32 | (uint64_t)(device & 0xffff) << 16 | (uint64_t)(kind & 0xffff);
     atomic_store_explicit(&mine->ns, (uint64_t)ns, memory_order_release);
     atomic_store_explicit(&mine->id, id, memory_order_release);
     atomic_store_explicit(&mine->what, what, memory_order_release);
-    atomic_store_explicit(&mine->where, most << 32 | thread, memory_order_release);
+    atomic_store_explicit(&mine->where, where, memory_order_release);
     atomic_store_explicit(&mine->sequence, claimed + 1, memory_order_release);
+}
+
+void aio_flight_note_at(int64_t ns, int kind, int device, uint64_t id, int32_t code, uint64_t value) {
+    aio_flight_put(ns, id, aio_flight_what(kind, device, code), aio_flight_where(aio_self(), value));
 }
 
 void aio_flight_note(int kind, int device, uint64_t id, int32_t code, uint64_t value) {
@@ -132,6 +134,24 @@ int aio_flight_read(int device, aio_flight_record *records, int size) {
         }
     }
     reverse(records, count);
+    return count;
+}
+
+int aio_flight_since(uint64_t from, int ends, aio_flight_record *records, int size, uint64_t *next) {
+    const recorder *ring = atomic_load_explicit(&current, memory_order_acquire);
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
+    uint64_t number =
+        head > AIO_FLIGHT_RECORDS && from < head - AIO_FLIGHT_RECORDS ? head - AIO_FLIGHT_RECORDS : from;
+    int count = 0;
+    while (number < head && count < size) {
+        if (read_slot(&ring->ring[number % AIO_FLIGHT_RECORDS], number, &records[count])) {
+            count++;
+        } else if (!ends && head - number < NEW_RECORDS) {
+            break;
+        }
+        number++;
+    }
+    *next = number;
     return count;
 }
 

@@ -54,6 +54,10 @@ void aio_flight_note_at(int64_t ns, int kind, int device, uint64_t id, int32_t c
 /* Copies the newest records of a device (-1: of all devices, and those without a device), oldest first. Returns
  * their number, at most `size`. */
 int aio_flight_read(int device, aio_flight_record *records, int size);
+/* Copies the records from the number `from` on, oldest first, at most `size` of them. Returns their number, and
+ * in *next the number with which a later call goes on. If `ends` is not set, a call stops before a new record
+ * that is still being written. */
+int aio_flight_since(uint64_t from, int ends, aio_flight_record *records, int size, uint64_t *next);
 /* Returns how many records writers have begun, and in *dropped, how many of them were not written. */
 uint64_t aio_flight_count(uint64_t *dropped);
 /* From now on, records go to a new file, which other programs can read during the life of the process and after

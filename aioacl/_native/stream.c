@@ -454,13 +454,14 @@ static aio_result poll_inside(aio_stream *stream, uint64_t position) {
     return aio_stream_over(stream, position, &result) ? result : aio_failed(AIO_PENDING);
 }
 
-static void note_no_wait(const aio_stream *stream, uint64_t position, aio_result result, int64_t now_ns) {
-    aio_flight_note_at(now_ns, AIO_FLIGHT_NO_WAIT, stream->device, aio_flight_entry(stream, position),
-                       result < 0 ? aio_code(result) : 0, 0);
+static void note_no_wait(const aio_stream *stream, uint64_t position, aio_result result, int64_t now_ns,
+                         const aio_thread *thread) {
+    uint64_t what = aio_flight_what(AIO_FLIGHT_NO_WAIT, stream->device, result < 0 ? aio_code(result) : 0);
+    aio_flight_put(now_ns, aio_flight_entry(stream, position), what, aio_flight_where(thread, 0));
 }
 
 void aio_flight_no_wait(const aio_stream *stream, uint64_t position, aio_result result) {
-    note_no_wait(stream, position, result, aio_now_ns());
+    note_no_wait(stream, position, result, aio_now_ns(), aio_self());
 }
 
 aio_result aio_stream_poll(aio_stream *stream, uint64_t position) {
@@ -480,7 +481,7 @@ aio_result aio_stream_poll(aio_stream *stream, uint64_t position) {
     result = poll_inside(stream, position);
     aio_end(&frame, 0);
     if (result != aio_failed(AIO_PENDING)) {
-        note_no_wait(stream, position, result, frame.ended_ns);
+        note_no_wait(stream, position, result, frame.ended_ns, frame.thread);
     }
     return result;
 }
