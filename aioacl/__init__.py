@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from aioacl._opening import list_devices, open_device
     from aioacl._pool.opening import open_pool
     from aioacl._pool.pool import Pool
+    from aioacl._trace.recording import Trace, trace
 
 __version__ = "0.1.0"
 
@@ -128,6 +129,7 @@ __all__ = [
     "TaskTimeout",
     "TensorInfo",
     "Ticket",
+    "Trace",
     "library_info",
     "list_devices",
     "metrics",
@@ -135,6 +137,7 @@ __all__ = [
     "open_device",
     "open_pool",
     "prometheus_text",
+    "trace",
     "use_library",
 ]
 
@@ -168,6 +171,7 @@ _LATE = {
     "Supervisor": "aioacl._lifecycle.supervisor",
     "TensorInfo": "aioacl._models.description",
     "Ticket": "aioacl._handles.event",
+    "Trace": "aioacl._trace.recording",
     "library_info": "aioacl._library.load",
     "list_devices": "aioacl._opening",
     "metrics": "aioacl._metrics.read",
@@ -175,6 +179,7 @@ _LATE = {
     "open_device": "aioacl._opening",
     "open_pool": "aioacl._pool.opening",
     "prometheus_text": "aioacl._metrics.text",
+    "trace": "aioacl._trace.recording",
     "use_library": "aioacl._library.load",
 }
 

@@ -36,9 +36,10 @@ class Ring:
         process: the id of the process.
         wall_ns: the time of the system clock (Unix time) at `monotonic_ns`.
         monotonic_ns: a time of the clock of the records.
-        written: how many records were begun since the start of the process.
+        written: how many records were begun since the start of the process, or of a trace.
+        overwritten: how many of them later records have replaced.
         dropped: how many of them were not written, because another thread was stopped while it wrote.
-        missing: how many of the newest 65,536 records are missing: dropped, incomplete or damaged.
+        missing: how many of the others are missing: dropped, incomplete or damaged.
     """
 
     raw: bytes
@@ -46,13 +47,9 @@ class Ring:
     wall_ns: int
     monotonic_ns: int
     written: int
+    overwritten: int
     dropped: int
     missing: int
-
-    @property
-    def overwritten(self) -> int:
-        """How many records later records have replaced."""
-        return max(self.written - SLOTS, 0)
 
     def records(self) -> list[FlightRecord]:
         """Returns the records, oldest first."""
@@ -77,7 +74,8 @@ def of_this_process() -> Ring:
     written = lib.aio_flight_count(dropped)
     raw = bytes(ffi.buffer(records, count * LAYOUT.size))
     missing = max(min(written, SLOTS) - count, 0)
-    return Ring(raw, os.getpid(), time.time_ns(), time.monotonic_ns(), written, dropped[0], missing)
+    clocks = time.time_ns(), time.monotonic_ns()
+    return Ring(raw, os.getpid(), *clocks, written, max(written - SLOTS, 0), dropped[0], missing)
 
 
 def of_file(path: str | os.PathLike[str]) -> Ring:
@@ -96,7 +94,8 @@ def of_file(path: str | os.PathLike[str]) -> Ring:
     written = head if newest < head <= newest + SLOTS else newest + 1
     expected = min(written, SLOTS)
     dropped = dropped if dropped <= written else 0
-    return Ring(raw, process, wall_ns, monotonic_ns, written, dropped, max(expected - len(kept), 0))
+    missing, overwritten = max(expected - len(kept), 0), max(written - SLOTS, 0)
+    return Ring(raw, process, wall_ns, monotonic_ns, written, overwritten, dropped, missing)
 
 
 def _header(data: bytes, path: object) -> tuple[int, int, int, int, int]:

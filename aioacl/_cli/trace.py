@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import flight_ring
 from aioacl._base.errors import ParameterError
 from aioacl._cli import UserError
 from aioacl._cli._screen import put, put_json
+from aioacl._trace import page, perfetto
+from aioacl._trace.recording import make_beside
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from aioacl._base.flight import FlightRecord
     from aioacl._base.flight_ring import Ring
 
-SHOWN: int = 64
+SHOWN: Final = 64
 
 
 def add(commands: Any) -> None:
@@ -37,6 +40,13 @@ def add(commands: Any) -> None:
         help="how many of the newest records are shown (default: %(default)s; 0: all)",
     )
     parser.add_argument("--device", type=int, metavar="N", help="only the records of this device")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE.pftrace",
+        help="write a trace for https://ui.perfetto.dev instead",
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE.html", help="write a page for a browser instead")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run, parser=parser)
 
@@ -53,7 +63,11 @@ def run(arguments: Namespace) -> int:
         ) from error
     except ParameterError as error:
         raise UserError(error.message) from error
-    found = ring.records()
+    made = {arguments.output: perfetto.encode, arguments.html: page.encode}
+    written = [path for path in made if path is not None]
+    for path in written:
+        _write(path.absolute(), made[path](ring))
+    found = [] if written else ring.records()
     if arguments.device is not None:
         found = [each for each in found if each.device == arguments.device]
     shown = found[-arguments.last :] if arguments.last else found
@@ -62,6 +76,19 @@ def run(arguments: Namespace) -> int:
     else:
         put("".join(f"{line}\n" for line in [f"process {ring.process}: {ring.summary()}", *map(str, shown)]))
     return 0
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Writes a file that only its owner can read. An existing file or link is replaced."""
+    try:
+        temporary = make_beside(path)
+        try:
+            temporary.write_bytes(content)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}; choose another file") from error
 
 
 def as_json(ring: Ring, records: list[FlightRecord]) -> dict[str, Any]:

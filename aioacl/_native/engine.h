@@ -11,6 +11,7 @@
 
 #include "acl_types.h"
 #include "recorder.h"
+#include "trace.h"
 
 /* How the gate counts a call that is inside C.  See acl_api.inc. */
 enum aio_kind { AIO_FREE = 0, AIO_ENQUEUE = 1, AIO_WAIT = 2, AIO_LIFETIME = 3, AIO_CONTROL = 4 };

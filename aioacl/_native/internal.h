@@ -29,8 +29,8 @@
  * The order of the files. A file calls only functions of files before it; tests/test_architecture.py checks
  * this.
  *
- *     thread, recorder, inside, dispatch, bytes, pace          time and locks, the flight recorder, the table
- *     metrics                                                  what the metrics count
+ *     thread, recorder, trace, perfetto                        time and locks, the flight recorder
+ *     inside, dispatch, bytes, pace, metrics                   the table, helpers, what the metrics count
  *     wake, foreign, gate, library                             waking threads, resets by other code, the gate
  *     nudge, counts, exit                                      failures, ACL's counts, the end
  *     events, stage, record, port                              what a device has, and the record of a stream

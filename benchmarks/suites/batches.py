@@ -62,7 +62,7 @@ class _Device:
 
     generation = 1
     is_open = True
-    failed = returns = is_alone = False
+    failed = returns = False
 
     def listen(self, changed: Callable[[], object]) -> Callable[[], object]:
         return changed
@@ -76,6 +76,10 @@ class _Nothing:
     def execute(self, calls: list[Any], ended: Callable[[Any], object]) -> None:
         out = np.concatenate(calls)
         ended([out[i : i + 1] for i in range(len(calls))])
+
+    def alone(self) -> Callable[[], bool]:
+        """Whether nothing else runs beside an execution is not known."""
+        return lambda: False
 
     def close(self) -> None:
         """Nothing is kept."""

@@ -12,6 +12,7 @@ from aioacl._base.flight_ring import HEADER_BYTES
 from tests.process.child import Child
 from tests.process.test_recorder import CRASH, WORKS, variable
 from tests.support.command import finished
+from tests.unit.test_trace import Decoded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,3 +76,21 @@ def test_negative_number_of_records_is_refused(crashed: Path) -> None:
     done = finished([*COMMAND, "--from", str(crashed), "--last", "-1"])
     assert done.returncode == 2
     assert "--last must be 0 or more, got -1; pass 0 for all records" in done.stderr
+
+
+def test_trace_and_page_of_a_crashed_process_are_written(crashed: Path, tmp_path: Path) -> None:
+    output, html = tmp_path / "run.pftrace", tmp_path / "run.html"
+    done = finished([*COMMAND, "--from", str(crashed), "--output", str(output), "--html", str(html)])
+    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 1)
+    found = Decoded(output.read_bytes())
+    assert found.named("OPEN")
+    assert any(event.name == "aclrtMemsetAsync" for event in found.events)
+    assert html.read_text().startswith("<!doctype html>")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["run.html", "run.pftrace"]
+
+
+def test_trace_in_a_missing_folder_is_refused(crashed: Path, tmp_path: Path) -> None:
+    output = tmp_path / "absent" / "run.pftrace"
+    done = finished([*COMMAND, "--from", str(crashed), "--output", str(output)])
+    assert done.returncode == 2
+    assert f"{output}: No such file or directory; choose another file" in done.stderr

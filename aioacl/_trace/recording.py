@@ -1,0 +1,197 @@
+"""`aioacl.trace()`: collects the records of the flight recorder during a block, and then writes a trace of them.
+
+A thread of its own collects the records before later ones overwrite them, encodes them at the end, and writes the
+files. So neither happens on an event loop.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from aioacl._base import flight_ring, sync
+from aioacl._base.errors import ParameterError
+from aioacl._base.ffi import ffi, lib
+from aioacl._base.flight import LAYOUT
+from aioacl._base.options import repr_of
+from aioacl._base.public import publish
+from aioacl._base.unique import Unique
+from aioacl._library.runtime import must_not_be_forked
+from aioacl._lifecycle import manager
+from aioacl._models.loading import Load
+from aioacl._trace import page, perfetto
+from aioacl._wait.current import run_blocking
+from aioacl._wait.job_future import JobFuture
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+MOST_RECORDS: Final = 1 << 22  # 160 MB; the oldest records of a longer trace are dropped
+LOOK_SECONDS: Final = 0.05  # in this time, far fewer records are written than the recorder has room for
+PRIVATE: Final = 0o600
+
+
+class Trace(Unique):
+    """A trace of what the process does in a block: `async with aioacl.trace(path):`.
+
+    On a thread without a running event loop, use it with `with`. A Trace can be used once.
+    """
+
+    __slots__ = ("_done", "_files", "_stop")
+    _noun = "trace"
+
+    def __init__(self, path: Path, html: Path | None) -> None:
+        self._files = {path: perfetto.encode, **({html: page.encode} if html is not None else {})}
+        self._stop = threading.Event()
+        self._done: JobFuture[None] | None = None
+
+    async def _begin(self) -> Self:
+        must_not_be_forked()
+        if self._done is not None:
+            raise RuntimeError("the trace was already used; make another one with aioacl.trace(path)")
+        made = {path: make_beside(path) for path in self._files}
+        self._done = done = JobFuture[None]()
+        collected = _Collected()
+        sync.spawn("aioacl-trace", partial(_work, collected, self._stop, done, made, self._files))
+        return self
+
+    async def _end(self) -> None:
+        done = self._done
+        self._stop.set()
+        if done is not None:
+            await done.ended()
+            try:
+                done.result(0)
+            finally:
+                del done  # the traceback of its exception refers to this frame
+
+    async def __aenter__(self) -> Self:
+        return await self._begin()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._end()
+
+    def __enter__(self) -> Self:
+        return run_blocking(self._begin, None, "use `async with` instead of `with`")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run_blocking(self._end, None, "use `async with` instead of `with`")
+
+
+def trace(path: str | os.PathLike[str], *, html: str | os.PathLike[str] | None = None) -> Trace:
+    """Writes a trace of what the process does in a block, for https://ui.perfetto.dev and for a browser.
+
+    Use it as `async with aioacl.trace("run.pftrace"):`, or with `with` on a thread without a running event loop. At the
+    end of the block, the files are written on a thread, also if the block raises. Calls no ACL function.
+
+    Args:
+        path: the file for Perfetto. An existing file is replaced.
+        html: a page for a browser, which needs no network; None for no page.
+
+    Returns:
+        A Trace, whose block is traced. The block raises OSError if a file cannot be made or written.
+
+    Raises:
+        ParameterError: a path is neither a str nor an os.PathLike[str], or both are the same.
+    """
+    first = _path("path", path)
+    second = None if html is None else _path("html", html)
+    if first == second:
+        raise ParameterError(
+            f"path and html must be different files, got {str(first)!r} for both",
+            hint="Pass html='run.html'.",
+        )
+    return Trace(first, second)
+
+
+def _path(name: str, value: Any) -> Path:
+    convert: Any = getattr(type(value), "__fspath__", None)
+    found: object = convert(value) if convert is not None else value
+    if not isinstance(found, str):
+        raise ParameterError(
+            f"{name} must be a str or an os.PathLike[str], got {repr_of(value)}",
+            hint="Pass the path of a file, such as 'run.pftrace'.",
+        )
+    return Path(found).absolute()
+
+
+# --- on the thread ------------------------------------------------------------------------------------------------
+
+
+class _Collected:
+    """The records since it was made, and the names of the models that are loaded meanwhile."""
+
+    def __init__(self) -> None:
+        self._first = self._next = flight_ring.count()
+        self._chunks: deque[bytes] = deque()
+        self._count = self._left = 0
+        self.labels: dict[int, str] = {}
+
+    def look(self, *, ends: bool) -> None:
+        """Takes the new records. With `ends`, it does not wait for records that are being written."""
+        records, following = ffi.new("aio_flight_record[]", flight_ring.SLOTS), ffi.new("uint64_t *")
+        found = lib.aio_flight_since(self._next, ends, records, flight_ring.SLOTS, following)
+        self._next = following[0]
+        self._chunks.append(bytes(ffi.buffer(records, found * LAYOUT.size)))
+        self._count += found
+        while self._count > MOST_RECORDS:
+            dropped = len(self._chunks.popleft()) // LAYOUT.size
+            self._count -= dropped
+            self._left += dropped
+        loads = [load for each in list(manager._managers.values()) for load in each.models.loads]
+        self.labels |= {
+            instance: load.name for load in loads if isinstance(load, Load) for instance in load.instances
+        }
+
+    def ring(self) -> flight_ring.Ring:
+        """Returns the records. Those that were overwritten before they were taken count as missing."""
+        written = self._next - self._first
+        missing = written - self._count - self._left
+        clocks = time.time_ns(), time.monotonic_ns()
+        return flight_ring.Ring(b"".join(self._chunks), os.getpid(), *clocks, written, self._left, 0, missing)
+
+
+def _work(
+    collected: _Collected,
+    stop: threading.Event,
+    done: JobFuture[None],
+    made: dict[Path, Path],
+    files: dict[Path, Any],
+) -> None:
+    done.claim()
+    try:
+        while not stop.wait(LOOK_SECONDS):
+            collected.look(ends=False)
+        collected.look(ends=True)
+        ring = collected.ring()
+        for path, temporary in made.items():
+            temporary.write_bytes(files[path](ring, collected.labels))
+            temporary.replace(path)  # replaces a link, and does not follow it
+    except BaseException as error:  # noqa: BLE001 - the end of the block raises it
+        for temporary in made.values():
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+        done.finish(partial(done.set_exception, error))
+    else:
+        done.finish(partial(done.set_result, None))
+
+
+def make_beside(path: Path) -> Path:
+    """Makes an empty file that only its owner can read, in the folder of the path. Raises OSError if that fails."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+    return temporary
+
+
+publish("aioacl", ["Trace", "trace"], of=__name__)
