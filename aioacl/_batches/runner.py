@@ -204,7 +204,9 @@ class Runner:
     def _ended(self, execution: Execution[BatchItem], outcomes: Outcomes) -> None:
         """An execution has ended. The executor calls this on any thread."""
         self._news.append((self._finish, (execution, outcomes)))
-        if self._driver != get_ident():  # else an executor has ended it at once, and the driver looks for news
+        if (
+            self._driver != get_ident()
+        ):  # else an executor has ended it at once, and the driver looks for news
             self.drive()
 
     def _finish(self, news: tuple[Execution[BatchItem], Outcomes]) -> None:
