@@ -147,7 +147,8 @@ async def test_items_have_the_batch_in_which_they_ran(open_device: OpenDevice) -
         batches = [each for each in records if each.kind == "batch leaves"]
         items = [each for each in records if each.kind == "item done"]
         assert sum(batch.code for batch in batches) == 3
-        assert [item.stream for item in items] == [batch.id for batch in batches for _ in range(batch.code)]
+        ran = [batch.id for batch in batches for _ in range(batch.code)]
+        assert sorted(item.stream for item in items) == ran  # executions in flight may end in any order
         assert {item.device for item in items} == {0}
         assert all(item.code == 0 for item in items)
 
