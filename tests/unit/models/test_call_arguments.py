@@ -325,7 +325,7 @@ def unaligned(values: Any) -> Any:
     memory = bytearray(values.nbytes + 1)
     copy = np.frombuffer(memory, values.dtype, offset=1).reshape(values.shape)
     copy[...] = values
-    assert memoryview(copy).format == "=" + memoryview(values).format
+    assert copy.data.format == "=" + values.data.format
     return copy
 
 
