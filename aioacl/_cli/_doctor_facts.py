@@ -37,6 +37,7 @@ class Facts:
     environment: dict[str, str] = field(default_factory=dict[str, str])
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
     python: dict[str, str] = field(default_factory=dict[str, str])
+    ray: dict[str, Any] = field(default_factory=dict[str, Any])
     timing: dict[str, Any] | None = None
     problems: list[str] = field(default_factory=list[str])
     warnings: list[str] = field(default_factory=list[str])

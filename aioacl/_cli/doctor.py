@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from aioacl._base.errors import LibraryNotFound
 from aioacl._cli import UserError
 from aioacl._cli._doctor_facts import Facts, ask_runtime, look_at_library, look_at_limits, look_at_python
+from aioacl._cli._doctor_ray import look_as_ray
+from aioacl._cli._doctor_ray import rows as ray_rows
 from aioacl._cli._doctor_timing import measure
 from aioacl._cli._doctor_visible import meaning, mistakes
 from aioacl._cli._doctor_waits import advise
@@ -86,6 +88,7 @@ def examine(choice: str | None) -> Facts:
     facts.warnings += mistakes(os.environ, None if simulated else visible)
     look_at_limits(facts)
     look_at_python(facts)
+    facts.ray = look_as_ray(os.environ)
     return facts
 
 
@@ -126,6 +129,7 @@ def _show(facts: Facts, screen: Screen) -> None:
     _section(screen, "environment", facts.environment.items())
     _section(screen, "limits", _limit_rows(facts.limits))
     _section(screen, "python", facts.python.items())
+    _section(screen, "what Ray would see", ray_rows(facts.ray))
     if facts.timing is not None:
         _show_timing(facts.timing, screen)
     _show_advice(facts, screen)

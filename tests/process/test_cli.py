@@ -194,6 +194,68 @@ assert simulator.stats().contexts == 0
         assert "foreign resets" in report
 
 
+ACL_MODULE = """
+class rt:
+    get_device_count = staticmethod(lambda: ({count}, {code}))
+get_soc_name = lambda: "Ascend310P3"
+"""
+
+
+class TestWhatRayWouldSee:
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Path:
+        """A folder for a module `acl` that stands for CANN's."""
+        (tmp_path / "acl").mkdir()
+        return tmp_path
+
+    def doctor(self, place: Path, program: str, **environ: str) -> Any:
+        (place / "acl" / "__init__.py").write_text(program)
+        done = aioacl_in_new_process(
+            "doctor", "--library", "simulator", "--json", PYTHONPATH=str(place), **environ
+        )
+        return json.loads(done.stdout)["ray"]  # whatever the simulator makes of the variable
+
+    def test_without_the_module_ray_counts_the_files_of_devices(self) -> None:
+        done = aioacl_in_new_process("doctor", "--library", "simulator")
+        assert "import acl         ModuleNotFoundError: No module named 'acl'\n" in done.stdout
+        count = len(list(Path("/dev").glob("davinci[0-9]*")))
+        assert f"NPU                {count}, by /dev/davinci*\n" in done.stdout
+
+    @pytest.mark.parametrize(
+        ("environ", "count", "counted_by"),
+        [
+            ({}, 4, "acl.rt.get_device_count()"),
+            ({"ASCEND_RT_VISIBLE_DEVICES": "4,5,6,7"}, 4, "acl.rt.get_device_count()"),
+            ({"ASCEND_RT_VISIBLE_DEVICES": "1"}, 1, "ASCEND_RT_VISIBLE_DEVICES"),
+            ({"ASCEND_RT_VISIBLE_DEVICES": "NoDevFiles"}, 0, "ASCEND_RT_VISIBLE_DEVICES"),
+        ],
+    )
+    def test_the_module_and_the_variable_decide_the_number(
+        self, place: Path, environ: dict[str, str], count: int, counted_by: str
+    ) -> None:
+        assert self.doctor(place, ACL_MODULE.format(count=4, code=0), **environ) == {
+            "acl": str(place / "acl" / "__init__.py"),
+            "error": "",
+            "npus": count,
+            "counted_by": counted_by,
+            "accelerator_type": "Ascend310P3" if count else None,
+        }
+
+    @pytest.mark.parametrize(
+        ("program", "error"),
+        [
+            (ACL_MODULE.format(count=0, code=507008), "acl.rt.get_device_count() returned 507008"),
+            ("raise ImportError('libascendcl.so: cannot open')", "ImportError: libascendcl.so: cannot open"),
+            ("import os; os.abort()", "`import acl` ended the process with the status -6"),
+        ],
+    )
+    def test_module_that_does_not_work_is_reported_with_the_reason(
+        self, place: Path, program: str, error: str
+    ) -> None:
+        ray = self.doctor(place, program)
+        assert (ray["error"], ray["counted_by"]) == (error, "/dev/davinci*")
+
+
 INTERRUPTED_IN_C = """
 import os, signal, sys, threading
 from aioacl import simulator, use_library
