@@ -13,6 +13,7 @@ import pytest
 
 from aioacl._base.paths import DATA
 from aioacl._library.locate import candidates
+from scripts.pages import one
 from tests.support import forkserver
 from tests.support.command import finished
 
@@ -101,6 +102,11 @@ def test_each_example_is_named_here() -> None:
 def test_example_is_short(name: str) -> None:
     most = 40 if name == "serve_all_devices" else LINES_AT_MOST - 1
     assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) <= most
+
+
+def test_deployment_of_the_page_is_that_of_the_example() -> None:
+    block = one("docs/cluster.md", "tests/examples/test_examples.py", lambda text: "serve.deployment" in text)
+    assert block.text in (EXAMPLES / "ray_serve.py").read_text()
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: .ci/slow ray installs it"),
+    pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: .ci/slow cluster installs it"),
 ]
 ROOT: Final = Path(__file__).parents[2]
 RUN_SECONDS: Final = 540  # the processes of Ray start slowly on a busy machine
