@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager, suppress
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -193,10 +194,10 @@ def test_status_of_each_error_follows_the_table(monkeypatch: pytest.MonkeyPatch)
             assert secret not in str(refused)
 
 
-def held(module: Any) -> int:
-    """The rows that run or wait."""
+def holds(module: Any, rows: int) -> bool:
+    """Whether so many rows run or wait."""
     stats = module.state.infer.stats()
-    return int(stats.running * 32 + stats.waiting)
+    return bool(stats.running * 32 + stats.waiting == rows)
 
 
 def test_full_queue_gets_503_with_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +206,7 @@ def test_full_queue_gets_503_with_retry_after(monkeypatch: pytest.MonkeyPatch) -
         full = list[Raised]()
         for rows in (32, 64, 96):  # two batches are in flight, and one waits
             full.append(Raised(lambda: client.classify(IMAGES[:32].tobytes())))
-            assert until_now(lambda rows=rows: held(module) == rows, PATIENCE)
+            assert until_now(partial(holds, module, rows), PATIENCE)
         answer = client.classify(IMAGES[:1].tobytes())
         assert (answer.status, answer.error) == (503, "the queue is full")
         assert int(answer.headers["Retry-After"]) >= 1
