@@ -81,7 +81,14 @@ class ModelExecutor:
         self, arguments: tuple[Arguments, ...], gear: int, ended: Callable[[Outcomes], object]
     ) -> None:
         """Waits for the device, and loads the model again, on a thread of its own."""
-        sync.spawn(THREAD, lambda: ended(self._when_ready(arguments, gear)))
+        sync.spawn(THREAD, partial(self._execute_on_thread, arguments, gear, ended))
+
+    def _execute_on_thread(
+        self, arguments: tuple[Arguments, ...], gear: int, ended: Callable[[Outcomes], object]
+    ) -> None:
+        outcomes = self._when_ready(arguments, gear)
+        ended(outcomes)
+        del outcomes, ended  # as above
 
     def _when_ready(self, arguments: tuple[Arguments, ...], gear: int) -> Outcomes:
         try:
