@@ -3,7 +3,7 @@
     .venv/bin/python .ci/sanitized.py [ARGUMENT OF pytest...]
 
 Without arguments, runs the random test of views with 100,000 operations, 1,000,000 cancellations, 100,000 closes that
-race with copies, and the tests of buffers and DLPack tensors.
+race with copies, the tests of buffers and DLPack tensors, and 10,000 random programs of `acl`.
 The exit status is 1 if a test fails, if ASan or UBSan reports an error, or if memory that the C side of aioacl
 allocated is leaked. Python itself and other libraries leak some memory at the end of a process; that is ignored.
 
@@ -35,6 +35,7 @@ RANDOM: Final = (  # several minutes, on two cores
     *(f"{HANDLES}/test_{name}.py" for name in ("views_model", "close_races")),
 )
 # The tests that start processes run without ASan, except those of the consumer in C.
+PROGRAMS: Final = ("-m", "slow", "tests/unit/pyacl/test_random_programs.py")  # two minutes
 OTHERS: Final = (
     *("-m", "not slow", "-k", "not uvloop and not trio and not fork and not process"),
     *(f"{HANDLES}/test_{name}.py" for name in ("views", "views_model", "memory", "wrap_memory")),
@@ -99,7 +100,7 @@ def main(*arguments: str) -> int:
     build()
     shutil.rmtree(LOGS, ignore_errors=True)
     LOGS.mkdir(parents=True)
-    runs = (arguments,) if arguments else (RANDOM, OTHERS)
+    runs = (arguments,) if arguments else (RANDOM, OTHERS, PROGRAMS)
     failed = [each for each in runs if run(each)]
     reports = sorted(LOGS.iterdir())
     found = [error for report in reports for error in ours(report.read_text(errors="replace"))]
