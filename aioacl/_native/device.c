@@ -104,12 +104,9 @@ static bool ended_before(aio_token *token) {
     return true;
 }
 
-void aio_defer_wait(aio_token *token) {
+void aio_defer_end(aio_token *token, aio_result otherwise) {
     const aio_stream *stream = token->stream;
     struct aio_device *self = &aio_devices[stream->device];
-    if (ended_before(token)) {
-        return;
-    }
     aio_lock_take(&self->lock);
     uint64_t word = atomic_load(&self->word);
     bool later = aio_word_state(word) == AIO_RESETTING && aio_word_generation(word) == stream->generation;
@@ -119,7 +116,13 @@ void aio_defer_wait(aio_token *token) {
     }
     aio_lock_give(&self->lock);
     if (!later) {
-        aio_publish(token, aio_failed(AIO_WAS_RESET));
+        aio_publish(token, otherwise);
+    }
+}
+
+void aio_defer_wait(aio_token *token) {
+    if (!ended_before(token)) {
+        aio_defer_end(token, aio_failed(AIO_WAS_RESET));
     }
 }
 

@@ -572,6 +572,8 @@ void aio_event_leave(aio_event *event);
 /* Ends a wait that a reset has interrupted. The wait is published now if the reset is over, else when the reset
  * ends. */
 void aio_defer_wait(aio_token *token);
+/* The same for a wait that ends in any case. If no reset is running, `otherwise` is published. */
+void aio_defer_end(aio_token *token, aio_result otherwise);
 void aio_stage_release(int device, void *slot);
 void *aio_stage_take(int device, size_t size);
 /* Copies a download from staging memory to its target. A large target is not brought into the caches. */

@@ -217,6 +217,42 @@ static int execute(aio_runner *runner, aio_model_call *call) {
     return code;
 }
 
+/* The call ends when a reset that is running has ended, because the outcome and the report of the reset are not
+ * known before. */
+static void end_with_reset(aio_stream *stream, aio_token *token, int step_code) {
+    token->stream = stream;
+    token->born_us = aio_now_us();
+    aio_stream_hold(stream);
+    atomic_fetch_add(&aio_devices[stream->device].waits, 1);
+    if (step_code) {
+        token->position = UINT64_MAX; /* the code of the step is not that of other work */
+        aio_defer_end(token, aio_failed(step_code));
+    } else {
+        aio_defer_wait(token);
+    }
+}
+
+/* Begins the wait for the work of a call, or ends the call with the code of a step that has failed. A call that
+ * has not begun is repeated, or refused at once. */
+static void end_wait(aio_runner *runner, aio_stream *stream, uint64_t position, bool begun, int code,
+                     aio_token *token) {
+    if (code && (begun || code > AIO_LIMIT)) {
+        end_with_reset(stream, token, code);
+        return;
+    }
+    if (code == 0) {
+        code = aio_watch_by(&runner->rounds, stream, position, token);
+        if (code == AIO_RESETTING_NOW) {
+            token->position = position;
+            end_with_reset(stream, token, 0);
+            return;
+        }
+    }
+    if (code) {
+        aio_token_post(&token, aio_failed(code));
+    }
+}
+
 /* The thread does not use the call any more. A caller may free it as soon as the lock is released. */
 static void end_call(aio_runner *runner, int code) {
     aio_calls *calls = runner->calls;
@@ -242,11 +278,7 @@ static void end_call(aio_runner *runner, int code) {
         aio_slot_leave(calls, slot);
         aio_device_kick(calls->device, AIO_KICK_CALLS);
     } else {
-        if (code == 0) {
-            code = aio_watch_by(&runner->rounds, stream, position, token);
-            token = code ? token : NULL;
-        }
-        aio_token_post(&token, aio_failed(code));
+        end_wait(runner, stream, position, begun, code, token);
     }
     if (begun) {
         atomic_fetch_sub(&aio_devices[calls->device].calling, 1);

@@ -54,9 +54,11 @@ async def test_call_that_waits_for_another_execution_in_a_reset_is_ended_and_the
             reset = Waiting(group, partial(device.force_reset, grace=0))
             await until(lambda: device.state.name == "RESETTING")
             simulator.release_call(COPY)
-            assert (await reset.outcome()).ok
+            report = await reset.outcome()
+            assert report.ok
             for call in (first, second):
-                await raises(aioacl.DeviceReset, call.outcome())
+                error = await raises(aioacl.DeviceReset, call.outcome())
+                assert error.report is report
         assert (await model(X)).shape == (1, 10)
 
 
@@ -73,8 +75,10 @@ async def test_call_that_begins_to_wait_for_its_results_in_a_reset_raises_device
                 reset = Waiting(group, partial(device.force_reset, grace=0))
                 await until(lambda: device.state.name == "RESETTING")
                 simulator.release_call("download")
-                assert (await reset.outcome()).ok
-                await raises(aioacl.DeviceReset, call.outcome())
+                report = await reset.outcome()
+                assert report.ok
+                error = await raises(aioacl.DeviceReset, call.outcome())
+                assert error.report is report
         assert (await model(X)).shape == (1, 10)
 
 
