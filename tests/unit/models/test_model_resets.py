@@ -1,4 +1,4 @@
-"""Calls of a model that a reset meets between two of their steps."""
+"""Calls of a model that a reset, or a call of the runtime that hangs, meets between two of their steps."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.anyio
 MODEL = DATA / "digits.om"
 EXECUTE, COPY, LOAD = "aclmdlExecuteAsync", "aclrtMemcpyAsync", "aclmdlLoadFromFileWithMem"
 HOUR_SECONDS = 3600
+DOWNLOAD_SECONDS = 0.2
 ABORTED = 107023
 X = np.zeros((1, 64), np.float32)
 
@@ -60,6 +61,27 @@ async def test_call_that_waits_for_another_execution_in_a_reset_is_ended_and_the
                 error = await raises(aioacl.DeviceReset, call.outcome())
                 assert error.report is report
         assert (await model(X)).shape == (1, 10)
+
+
+async def test_result_comes_while_the_thread_of_the_instance_hangs_in_a_later_call(
+    open_device: OpenDevice,
+) -> None:
+    """The watcher queries in place of the thread, which hangs in the upload of the second call."""
+    async with (
+        open_device() as device,
+        device.load_model(MODEL, slots=2) as model,
+        anyio.create_task_group() as group,
+    ):
+        with simulator.fault(COPY, late_complete=DOWNLOAD_SECONDS, nth=2):
+            first = Waiting(group, partial(model, X))
+            await until(lambda: simulator.calls(COPY) == 2)
+        simulator.hang_call(COPY)
+        second = Waiting(group, partial(model, X))
+        await until(hanging(COPY))
+        assert (await first.outcome()).shape == (1, 10)
+        assert not second.ended
+        simulator.release_call(COPY)
+        assert (await second.outcome()).shape == (1, 10)
 
 
 @pytest.mark.leaves("offline_models")  # the end of its execution was not known at the reset
