@@ -34,8 +34,8 @@ MODULES: dict[str, ModuleType] = {
     "aioacl.testing": testing,
     "aioacl.torch": torch,
 }
-FOR_TESTS = {"allow", "deprecated"}
-"""Functions of the package that only tests call: no public name is deprecated yet."""
+FOR_TESTS = {"allow", "deprecated", "of_this_process"}
+"""Functions of the package that only tests and benchmarks call: no public name is deprecated yet."""
 
 CLASSES = ("Device", "Stream", "Event", "Ticket", "DeviceBuffer", "PinnedBuffer", "Lease")
 

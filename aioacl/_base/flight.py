@@ -31,12 +31,15 @@ __all__ = [
     "flight_items",
     "flight_note",
     "lines",
+    "models",
+    "name_model",
     "open_file",
     "recent",
 ]
 
 RECENT: Final = 256
 EVERY_DEVICE: Final = -1
+MODELS_KEPT: Final = 4096
 FAILED: Final = 1  # the code of a failure that has no code of ACL
 NO_DEVICE: Final = 0xFFFF
 LAYOUT: Final = Struct("<QqQHHiiI")  # a record, as aio_flight_read returns it, and as it is in a file
@@ -59,6 +62,7 @@ FlightKind = Literal[
     "fault",
     "state",
     "load",
+    "slot refused",
 ]
 
 KINDS: Final[dict[int, FlightKind]] = {
@@ -79,6 +83,7 @@ KINDS: Final[dict[int, FlightKind]] = {
     lib.AIO_FLIGHT_FAULT: "fault",
     lib.AIO_FLIGHT_STATE: "state",
     lib.AIO_FLIGHT_LOAD: "load",
+    lib.AIO_FLIGHT_SLOT_REFUSED: "slot refused",
 }
 
 
@@ -176,6 +181,9 @@ _WORDS: Final[dict[FlightKind, Callable[[FlightRecord], str]]] = {
     "slot wanted": lambda r: f"slot wanted: call {r.id} waits, {r.value} calls wait",
     "slot taken": lambda r: f"slot taken: call {r.id} has slot {r.code}, stream {r.value}",
     "slot given": lambda r: f"slot given: call {r.id} has left slot {r.code}, stream {r.value}",
+    "slot refused": lambda r: (
+        f"slot refused: call {r.id} waits no more: {_outcome(r.code) if r.code else 'its caller has gone'}"
+    ),
     "batch leaves": lambda r: f"batch leaves: batch {r.id} with {r.code} rows, after {r.value} us",
     "item done": lambda r: (
         f"item done: item {r.position} of batch {r.stream}, after {r.value} us: {_outcome(r.code)}"
@@ -184,6 +192,22 @@ _WORDS: Final[dict[FlightKind, Callable[[FlightRecord], str]]] = {
     "state": lambda r: f"state: {_state(r)}",
     "load": lambda r: f"load: model {r.id}, after {r.value} us: {_outcome(r.code)}",
 }
+
+
+_models: Final[dict[int, str]] = {}
+
+
+def name_model(instance: int, name: str) -> None:
+    """Keeps the name of a model under its runtime id, for traces. The oldest names are dropped."""
+    _models.pop(instance, None)
+    _models[instance] = name
+    while len(_models) > MODELS_KEPT:
+        _models.pop(next(iter(_models), instance), None)
+
+
+def models() -> dict[int, str]:
+    """Returns the names of the models that were loaded last, by their runtime ids."""
+    return dict(_models)
 
 
 def lines(records: Iterable[FlightRecord], at_most: int) -> list[str]:

@@ -18,6 +18,8 @@ from aioacl._base.ffi import ffi, lib
 from aioacl._base.flight import KINDS, LAYOUT, FlightRecord, decode
 from aioacl._base.unique import record
 
+__all__ = ["HEADER_BYTES", "SLOTS", "Ring", "count", "of_file", "of_this_process"]
+
 SLOTS: Final = lib.AIO_FLIGHT_RECORDS
 HEADER_BYTES: Final = lib.AIO_FLIGHT_HEADER
 _MAGIC: Final = b"aioaclFR"

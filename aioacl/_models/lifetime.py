@@ -9,7 +9,7 @@ import copy
 import warnings
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aioacl._base import logs, sync, totals
+from aioacl._base import flight, logs, sync, totals
 from aioacl._base.errors import AclError, AclWarning, DeviceQuarantined, DeviceTimeout, StaleHandleError
 from aioacl._base.ffi import lib
 from aioacl._base.flight import FAILED, flight_note
@@ -204,6 +204,7 @@ class Lifetime:
     def _record(self, instances: Sequence[int], began: float, code: int = 0) -> None:
         spent_us = round((sync.monotonic() - began) * 1e6)
         for instance in instances:
+            flight.name_model(instance, self.name)
             flight_note(lib.AIO_FLIGHT_LOAD, self.manager.index, instance, code, spent_us)
 
     def _tell(self, kind: EventKind, **details: Any) -> None:

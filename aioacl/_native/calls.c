@@ -184,6 +184,7 @@ static aio_token *keep_failed(aio_calls *calls, aio_slot *slot) {
         call->token = NULL;
         call->state = AIO_CALL_OVER;
         call->code = AIO_STREAM_FAILED;
+        aio_flight_note(AIO_FLIGHT_SLOT_REFUSED, calls->device, call->number, AIO_STREAM_FAILED, 0);
     }
     slot->next = calls->failed;
     calls->failed = slot;
@@ -224,6 +225,7 @@ static void end_waits(aio_calls *calls, bool ends, int32_t code) {
             call->token = NULL;
             call->state = AIO_CALL_OVER;
             call->code = code;
+            aio_flight_note(AIO_FLIGHT_SLOT_REFUSED, calls->device, call->number, code, 0);
         }
         more = call != NULL;
         aio_lock_give(&calls->lock);
@@ -324,6 +326,7 @@ bool aio_model_leave(aio_calls *calls, aio_model_call *call, bool *begun) {
         aio_model_unlink(&calls->waiting, &calls->waiting_end, call);
         calls->waiting_count--;
         token = call->token;
+        aio_flight_note(AIO_FLIGHT_SLOT_REFUSED, calls->device, call->number, 0, 0);
         break;
     case AIO_CALL_QUEUED:
         aio_model_unlink(&call->slot->runner->first, &call->slot->runner->end, call);

@@ -54,12 +54,12 @@ static void note_executions(aio_stream *stream, uint64_t position) {
 
 void aio_stream_finish(aio_stream *stream, uint64_t position) {
     aio_failures_settle();
-    note_executions(stream, position);
     if (atomic_load(&stream->finished) < position) {
         atomic_fetch_add_explicit(&aio_devices[stream->device].progress, 1, memory_order_relaxed);
     }
     aio_marks_free(take_marks(stream, position));
     aio_stream_confirm(stream, position);
+    note_executions(stream, position);
 }
 
 static aio_result outcome(aio_stream *stream, uint64_t position) {

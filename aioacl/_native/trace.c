@@ -416,6 +416,17 @@ static void on_slot_given(aio_trace *trace, const aio_flight_record *record) {
     }
 }
 
+static void on_slot_refused(aio_trace *trace, const aio_flight_record *record) {
+    cell open;
+    if (take(trace, key_of(WANTED, record->device, record->id), &open)) {
+        end(trace, record->ns, open.track, AIO_VALUE_CODE, record->code);
+    }
+    if (take(trace, key_of(CALL, record->device, record->id), &open)) {
+        end(trace, record->ns, open.track, AIO_VALUE_CODE, record->code);
+        give_lane(trace, open.track);
+    }
+}
+
 static void on_batch_leaves(aio_trace *trace, const aio_flight_record *record) {
     uint32_t track = track_of(trace, AIO_TRACK_BATCHES, record->device, 0);
     cell *batch = put(trace, key_of(BATCH, record->device, record->id));
@@ -494,6 +505,7 @@ static void (*const handlers[])(aio_trace *, const aio_flight_record *) = {
     [AIO_FLIGHT_SLOT_WANTED] = on_slot_wanted,
     [AIO_FLIGHT_SLOT_TAKEN] = on_slot_taken,
     [AIO_FLIGHT_SLOT_GIVEN] = on_slot_given,
+    [AIO_FLIGHT_SLOT_REFUSED] = on_slot_refused,
     [AIO_FLIGHT_BATCH_LEAVES] = on_batch_leaves,
     [AIO_FLIGHT_ITEM_DONE] = on_item_done,
     [AIO_FLIGHT_FAULT] = on_fault,

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from aioacl._base import flight_ring, sync
+from aioacl._base import flight, flight_ring, sync
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi, lib
 from aioacl._base.flight import LAYOUT
@@ -24,8 +24,6 @@ from aioacl._base.options import repr_of
 from aioacl._base.public import publish
 from aioacl._base.unique import Unique
 from aioacl._library.runtime import must_not_be_forked
-from aioacl._lifecycle import manager
-from aioacl._models.loading import Load
 from aioacl._trace import page, perfetto
 from aioacl._wait.current import run_blocking
 from aioacl._wait.job_future import JobFuture
@@ -115,7 +113,7 @@ def trace(path: str | os.PathLike[str], *, html: str | os.PathLike[str] | None =
     return Trace(first, second)
 
 
-def _path(name: str, value: Any) -> Path:
+def _path(name: str, value: object) -> Path:
     convert: Any = getattr(type(value), "__fspath__", None)
     found: object = convert(value) if convert is not None else value
     if not isinstance(found, str):
@@ -130,13 +128,12 @@ def _path(name: str, value: Any) -> Path:
 
 
 class _Collected:
-    """The records since it was made, and the names of the models that are loaded meanwhile."""
+    """The records since it was made."""
 
     def __init__(self) -> None:
         self._first = self._next = flight_ring.count()
         self._chunks: deque[bytes] = deque()
         self._count = self._left = 0
-        self.labels: dict[int, str] = {}
 
     def look(self, *, ends: bool) -> None:
         """Takes the new records. With `ends`, it does not wait for records that are being written."""
@@ -149,10 +146,6 @@ class _Collected:
             dropped = len(self._chunks.popleft()) // LAYOUT.size
             self._count -= dropped
             self._left += dropped
-        loads = [load for each in list(manager._managers.values()) for load in each.models.loads]
-        self.labels |= {
-            instance: load.name for load in loads if isinstance(load, Load) for instance in load.instances
-        }
 
     def ring(self) -> flight_ring.Ring:
         """Returns the records. Those that were overwritten before they were taken count as missing."""
@@ -176,7 +169,7 @@ def _work(
         collected.look(ends=True)
         ring = collected.ring()
         for path, temporary in made.items():
-            temporary.write_bytes(files[path](ring, collected.labels))
+            temporary.write_bytes(files[path](ring, flight.models()))
             temporary.replace(path)  # replaces a link, and does not follow it
     except BaseException as error:  # noqa: BLE001 - the end of the block raises it
         for temporary in made.values():

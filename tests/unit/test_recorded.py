@@ -126,6 +126,23 @@ async def test_call_of_a_model_has_its_slot_its_execution_and_its_load(open_devi
 
 
 @anyio_test
+async def test_call_that_gives_up_its_wait_for_a_slot_is_recorded(open_device: OpenDevice) -> None:
+    x = _digits.inputs(_digits.digits().images[0])
+    async with open_device() as device, device.load_model(_digits.MODEL) as model:
+        since = recorder()
+        simulator.hang_call("aclmdlExecuteAsync")
+        async with anyio.create_task_group() as group:
+            calls = [Waiting(group, lambda: model(x)) for _ in range(16)]
+            await until(lambda: any(each.kind == "slot wanted" for each in since()))
+            for call in reversed(calls):  # no call gets the slot of an earlier one
+                await call.cancel_and_wait()
+            simulator.release_call("aclmdlExecuteAsync")
+        wanted = [each.id for each in since() if each.kind == "slot wanted"]
+        assert wanted
+        assert wanted == sorted(each.id for each in since() if each.kind == "slot refused")
+
+
+@anyio_test
 async def test_load_that_fails_is_recorded_with_its_code(open_device: OpenDevice) -> None:
     async with open_device() as device:
         simulator.fail_call("aclmdlLoadFromFileWithMem", 507000)

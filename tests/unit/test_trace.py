@@ -259,6 +259,18 @@ def test_await_whose_begin_is_missing_is_made_from_its_duration() -> None:
     assert found.track_names()["awaits (begin not recorded, or done at once)"] == 1
 
 
+def test_call_whose_wait_for_a_slot_ends_has_an_end() -> None:
+    found = decoded(
+        ring_of(
+            ("slot wanted", 1, {"id": 7, "value": 1}),
+            ("slot refused", 4, {"id": 7, "code": -5}),
+            ("wake", 9, {"value": 1}),
+        )
+    )
+    spans = [(begin.name, begin.at, end.at, end.values) for begin, end in found.slices()]
+    assert spans == [("slot wanted", 1000, 4000, {"code": -5}), ("call", 1000, 4000, {"code": -5})]
+
+
 def test_two_awaits_of_one_entry_are_two_slices() -> None:
     entry = {"id": (1 << 32) | 1}
     found = decoded(
@@ -295,7 +307,7 @@ def all_kinds(chance: random.Random, count: int) -> Iterator[bytes]:
             number,
             chance.randrange(1 << 62),
             chance.randrange(1 << 64),
-            chance.choice([*NUMBERS.values(), 18, 0xFFFF]),
+            chance.choice([*NUMBERS.values(), 0, 99, 0xFFFF]),
             chance.choice([0, 1, 63, 64, 255, flight.NO_DEVICE]),
             chance.randrange(-(1 << 31), 1 << 31),
             chance.randrange(-(1 << 31), 1 << 31),
