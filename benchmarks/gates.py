@@ -43,6 +43,9 @@ GATES: Final = (
     Gate("cache", "allocate", "await of an idle stream", 2, None),
     Gate("cache", "create_stream", "await of an idle stream", 2, None),
     Gate("cache", "request", "kept handles", 1.3, None),
+    Gate("recorder", "record in C", "bare ring write", 1.5, 1.2),
+    Gate("recorder", "record from Python", "bare ring write", 2, 1.6),
+    Gate("recorder", "encoding of a trace", "json.dumps", 0.5, None),
     Gate("model", "call of a digit", "its ACL calls in a job", 0.7, 0.5),
     Gate(
         "model",

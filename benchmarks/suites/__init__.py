@@ -17,6 +17,7 @@ from benchmarks.suites import (
     metrics,
     model,
     pyacl,
+    recorder,
     reset,
     scale,
     throughput,
@@ -43,5 +44,6 @@ SUITES: Final[dict[str, Suite]] = {
         batches.SUITE,
         metrics.SUITE,
         pyacl.SUITE,
+        recorder.SUITE,
     )
 }
