@@ -9,11 +9,12 @@ import sys
 import time
 from argparse import ArgumentTypeError
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from aioacl._cli import inference
+from aioacl._cli import UserError, inference
 from aioacl._cli._demo_digits import Classifier, refusal
 from aioacl._cli._demo_input import find_input
 from aioacl._cli._demo_job import RESETS, Job
@@ -24,6 +25,7 @@ from aioacl._cli._demo_view import REFRESH_SECONDS, view_for
 from aioacl._cli._library import add_option
 from aioacl._cli._screen import Screen, put
 from aioacl._opening import open_device
+from aioacl._trace.recording import trace
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -69,6 +71,12 @@ def add(commands: Any) -> None:
     )
     add_option(parser, default="simulator", otherwise="simulator")
     inference.add_model(parser)
+    parser.add_argument(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="write a trace for https://ui.perfetto.dev, and a page for a browser, FILE.html",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object on a line at the end")
     parser.set_defaults(run=run, parser=parser)
     inference.add(parser.add_subparsers(title="parts", metavar="PART"))
@@ -98,6 +106,9 @@ class Plan:
 def run(arguments: Namespace) -> int:
     """Runs the demo and prints its report. Returns 0 if nothing failed and every result is right."""
     source = find_input(arguments.input)
+    place: Path | None = arguments.trace
+    if place is not None and (place.is_dir() or not place.absolute().parent.is_dir()):
+        raise UserError(f"{place}: expected a file in a folder that exists; choose another file with --trace")
     plan = Plan(
         load(arguments.library),
         source,
@@ -107,12 +118,19 @@ def run(arguments: Namespace) -> int:
         resets=not arguments.no_reset,
     )
     with view_for(Screen(sys.stderr), Screen(), json=arguments.json) as view:
-        outcome = unwrapped(lambda: anyio.run(_demonstrate, plan, view))
+        outcome = unwrapped(lambda: anyio.run(_traced, plan, view, place))
     if arguments.json:
         put(f"{as_json(outcome)}\n")
     else:
         show(outcome, Screen())
     return 0 if outcome.well else 1
+
+
+async def _traced(plan: Plan, view: View, place: Path | None) -> Outcome:
+    if place is None:
+        return await _demonstrate(plan, view)
+    async with trace(place, html=place.with_name(f"{place.name}.html")):
+        return await _demonstrate(plan, view)
 
 
 async def _demonstrate(plan: Plan, view: View) -> Outcome:

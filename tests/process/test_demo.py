@@ -13,6 +13,7 @@ import pytest
 from aioacl._cli._demo_lag import RUNS
 from tests.support import forkserver
 from tests.support.command import finished
+from tests.unit.test_trace import Decoded
 
 KEYS = {
     "backend",
@@ -127,6 +128,22 @@ def test_demo_without_resets_moves_all_files_and_makes_no_forced_reset(folder: P
     calls = [json.loads(line).get("call") for line in trace.read_text().splitlines()]
     assert "aclrtMemcpyAsync" in calls
     assert "aclrtResetDeviceForce" not in calls
+
+
+def test_demo_with_a_trace_writes_it_and_a_page(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run.pftrace"
+    found(demo("--input", folder, "--trace", path))
+    trace = Decoded(path.read_bytes())
+    generations = {begin.values["generation"] for begin, _ in trace.named("generation")}
+    assert len(generations) >= 3  # two resets
+    assert len(trace.named("await")) > len(list(folder.iterdir()))
+    assert path.with_name("run.pftrace.html").read_text().startswith("<!doctype html>")
+
+
+def test_trace_in_a_missing_folder_is_refused_before_the_demo(tmp_path: Path) -> None:
+    done = demo("--trace", tmp_path / "absent" / "run.pftrace")
+    assert done.returncode == 2
+    assert "expected a file in a folder that exists; choose another file with --trace" in done.stderr
 
 
 def test_part_with_the_model_refuses_to_run_without_resets() -> None:
