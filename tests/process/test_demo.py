@@ -132,7 +132,7 @@ def test_demo_without_resets_moves_all_files_and_makes_no_forced_reset(folder: P
 
 def test_demo_with_a_trace_writes_it_and_a_page(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "run.pftrace"
-    found(demo("--input", folder, "--trace", path))
+    found(demo("--input", folder, "--trace", path, "--json"))
     trace = Decoded(path.read_bytes())
     generations = {begin.values["generation"] for begin, _ in trace.named("generation")}
     assert len(generations) >= 3  # two resets
