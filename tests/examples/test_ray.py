@@ -1,4 +1,4 @@
-"""Ray on two simulated devices: the example, a device that fails, the devices of actors, and errors of actors.
+"""Ray on two simulated devices: the example, detection, a device that fails, the devices and errors of actors.
 
 Each test runs a program with a cluster of its own in a new process, because Ray changes the process that uses it.
 """
@@ -60,6 +60,32 @@ finally:
     ray.shutdown()
 """
 
+DETECTED: Final = """
+import json
+import os
+import ray
+
+@ray.remote(resources={"NPU": 1}, num_cpus=0)
+class Actor:
+    def devices(self):
+        import acl
+        return os.environ["ASCEND_RT_VISIBLE_DEVICES"], *acl.rt.get_device_count()
+
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+try:
+    actors = [Actor.remote() for _ in range(2)]
+    found = {"node": ray.cluster_resources(), "devices": sorted(ray.get([each.devices.remote() for each in actors]))}
+    print("found", json.dumps(found))
+finally:
+    ray.shutdown()
+"""
+
+
+def path_with_acl() -> str:
+    """A PYTHONPATH with the folder of aioacl's module `acl`, as docs/cluster.md makes it."""
+    printed = finished([sys.executable, "-m", "aioacl", "pyacl", "--path"], cwd=ROOT, check=True)
+    return os.pathsep.join(filter(None, (printed.stdout.strip(), str(ROOT), os.environ.get("PYTHONPATH"))))
+
 
 @pytest.fixture
 def run() -> Generator[Callable[..., subprocess.CompletedProcess[str]]]:
@@ -92,9 +118,15 @@ def found_by(ran: subprocess.CompletedProcess[str]) -> Any:
 
 
 def test_example_answers_all_requests(run) -> None:
-    ran = run(ROOT / "examples" / "ray_serve.py", RAY_OVERRIDE_RESOURCES='{"CPU": 2, "NPU": 2}')
+    ran = run(ROOT / "examples" / "ray_serve.py", PYTHONPATH=path_with_acl())
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "197 of 200 digits are right\n" in ran.stdout
+
+
+def test_ray_finds_the_devices_and_their_type(run) -> None:
+    found = found_by(run("-c", DETECTED, PYTHONPATH=path_with_acl()))
+    assert (found["node"]["NPU"], found["node"]["accelerator_type:Ascend910B1"]) == (2.0, 1.0)
+    assert found["devices"] == [["0", 1, 0], ["1", 1, 0]]
 
 
 def test_device_that_fails_loses_no_request_and_restarts_no_replica(run) -> None:

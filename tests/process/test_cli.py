@@ -241,6 +241,13 @@ class TestWhatRayWouldSee:
             "accelerator_type": "Ascend310P3" if count else None,
         }
 
+    def test_module_of_aioacl_counts_simulated_devices(self) -> None:
+        done = run_in_new_process("-m", "aioacl", "pyacl", "--path")
+        environ = {"AIOACL_LIBRARY": "simulator", "PYTHONPATH": done.stdout.strip()}
+        ray = found(aioacl_in_new_process("doctor", "--json", **environ))["ray"]
+        assert (ray["npus"], ray["error"], ray["accelerator_type"][:6]) == (2, "", "Ascend")
+        assert ray["acl"].startswith(environ["PYTHONPATH"])
+
     @pytest.mark.parametrize(
         ("program", "error"),
         [
