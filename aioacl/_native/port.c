@@ -140,15 +140,20 @@ static aio_token *claim(aio_token **token) {
     return __atomic_exchange_n(token, NULL, __ATOMIC_ACQ_REL);
 }
 
+/* In a forked child, the port belongs to the parent. */
+static aio_token *claim_to_publish(aio_token **token) {
+    return atomic_load(&aio_in_child) ? NULL : claim(token);
+}
+
 void aio_token_post(aio_token **token, int64_t result) {
-    aio_token *claimed = atomic_load(&aio_in_child) ? NULL : claim(token);
+    aio_token *claimed = claim_to_publish(token);
     if (claimed) {
         aio_publish(claimed, result);
     }
 }
 
 void aio_token_give_up(aio_token **token) {
-    aio_token *claimed = atomic_load(&aio_in_child) ? NULL : claim(token);
+    aio_token *claimed = claim_to_publish(token);
     if (claimed) {
         aio_count_drop(claimed);
         claimed->counted = false;

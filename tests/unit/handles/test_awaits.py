@@ -379,6 +379,7 @@ ELSEWHERE = {
     "Pool.replace": "pool/test_pool.py",
     "DeviceEvents.__anext__": "test_notifications.py",
     "SharedLease.__aenter__": "test_lease.py; it never waits",
+    "Trace.__aenter__": "test_trace.py; it never waits",
     "Supervisor.__aenter__": "lifecycle/test_supervisor.py; it never waits",
     "open_batcher": "batches/test_models.py",
     "open_pool": "pool/test_pool.py",
