@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.errors import AclError
 from aioacl._base.ffi import Dataset, SlotsBase, ffi, lib
@@ -78,6 +78,11 @@ class Slot:
     def drop_data(self) -> None:
         """Destroys the datasets, because a program may keep a closed model for long."""
         self.input_data = self.output_data = None
+
+
+# The slots of loads that end, until all are back. The program may have dropped the model, and no other object refers to
+# the load after a reset.
+_ending: Final[set[Slots]] = set()
 
 
 class Slots(SlotsBase):
@@ -161,8 +166,8 @@ class Slots(SlotsBase):
 
         After an interrupt, a later call goes on. It may call `then` once more.
         """
-        if then is not None:
-            self._then.setdefault("then", then)
+        if then is not None and self._then.setdefault("then", then) is not _done:
+            _ending.add(self)
         self.stop()
         self._end_if_back()
 
@@ -174,6 +179,7 @@ class Slots(SlotsBase):
             if self._caller.setdefault("of then", mark) is mark:
                 then()
                 self._then["then"] = _done
+                _ending.discard(self)
         finally:
             if self._caller.get("of then") is mark:
                 del self._caller["of then"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -13,10 +15,11 @@ import trio
 
 import aioacl
 from aioacl import simulator, testing
+from aioacl._lifecycle.loaded_models import LoadedModels
 from aioacl._models.slots import Slots
 from aioacl._wait.current import run_blocking
 from aioacl._wait.workers import call_on
-from tests.kit import Raised, Waiting, turns, until, until_now
+from tests.kit import Raised, Waiting, settle_maintenance, turns, until, until_now
 from tests.support import offline
 from tests.support.offline import WEIGHTS, rows
 
@@ -260,6 +263,35 @@ class TestClose:
         with pytest.warns(ResourceWarning, match="a model was not closed"):
             running.clear()
         assert until_now(lambda: simulator.models() == ())
+
+    @pytest.mark.leaves("offline_models")  # the model is abandoned, because its work was not done
+    @pytest.mark.filterwarnings("ignore:a model was not closed:ResourceWarning")
+    def test_load_that_a_reset_ends_before_its_slots_are_back_is_not_garbage(
+        self, device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The model was dropped. Only the close that waits for a slot still needs the load, which then frees memory."""
+        model = device.load_model(offline.product(), slots=1).result()
+        offline.hold(model)
+        for limit in offline.short_limits():
+            with pytest.raises(aioacl.DeviceTimeout):
+                model(rows()).result(timeout=limit)
+        load = weakref.ref(offline.load_of(model))
+        del model
+        settle_maintenance()  # it begins the close
+        alive: list[bool] = []
+        end_all = LoadedModels.end_all
+
+        def collect(models: LoadedModels, *, healthy: bool) -> int:
+            code = end_all(models, healthy=healthy)
+            gc.collect()
+            alive.append(load() is not None)
+            return code
+
+        with monkeypatch.context() as patch:
+            patch.setattr(LoadedModels, "end_all", collect)
+            assert device.force_reset(grace=0).result().ok
+        assert alive == [True]
+        assert until_now(lambda: load() is None)
 
     def test_close_during_a_load_that_fails_returns(self, device: aioacl.Device) -> None:
         model = device.load_model(offline.product()).result()
