@@ -100,6 +100,7 @@ class StreamCore(Core):
         "on_failure",
         "priority",
         "put_off",
+        "raised_to",
         "reusable",
         "waiting",
     )
@@ -182,6 +183,9 @@ class StreamCore(Core):
         self.borrowed = False  # whether other code owns the native stream
         self.borrowed_from: object = None  # the object that other code wants to be kept
         self.put_off: list[Callable[[], object]] = []  # what the end of the open launch block calls
+        self.raised_to = (
+            0  # the callers of the work up to this position got an error, perhaps of another call
+        )
         manager.streams.add(self)
 
     @property
@@ -519,7 +523,10 @@ class StreamCore(Core):
         return ", done" if self.passed(position) else ", not known to be done"
 
     def uncollected(self) -> Failed | None:
-        """The uncollected failure of a task of this stream, or None. A returned failure counts as collected."""
+        """The uncollected failure of a task of this stream, or None. A returned failure counts as collected.
+
+        A failure up to `raised_to` is none: it may be known only after its caller got the error of a later step.
+        """
         found: Any = ffi.new("aio_error *")
         if (
             self.waiting
@@ -528,7 +535,8 @@ class StreamCore(Core):
             or not lib.aio_stream_uncollected(self.handle, found)
         ):
             return None
-        return Failed.read(found)
+        failed = Failed.read(found)
+        return None if failed.position <= self.raised_to else failed
 
     def warn_of_closed(self) -> None:
         """Called when the last wait for a stream that was closed or renewed has ended."""

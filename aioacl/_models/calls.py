@@ -208,6 +208,8 @@ def _error_of(load: Load, run: Run) -> Exception | None:
             return _refused(load, code)
         if code == lib.AIO_STREAM_FAILED:  # its failure belongs to an earlier call
             return None
+    else:  # no other work is on the stream before the slot is given back
+        core.raised_to = lib.aio_stream_tail(core.handle)
     if run.function < 0:
         return _failure(load, core, run)
     failed = core.error_at(LAST) if code == lib.AIO_STREAM_FAILED else None

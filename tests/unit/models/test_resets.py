@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import aioacl
-from aioacl import simulator
+from aioacl import DeviceFault, simulator
+from aioacl._base.ffi import ffi, lib
+from aioacl._handles.stream_core import StreamCore
+from aioacl._lifecycle.failures import LAST
 from tests.kit import (
     FAULT,
     Waiting,
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.every_loop_in_ci]
 
 FAILED = 507011
+REFUSED = 507899  # the code of an enqueue on a device that has failed
 LOAD_FROM_MEMORY = "aclmdlLoadFromMemWithMem"
 
 
@@ -282,3 +286,20 @@ async def test_model_from_before_the_last_close_is_refused_on_the_reopened_devic
         with pytest.raises(aioacl.StaleHandleError, match="the device was closed after"):
             model.enqueue(None, None)
         await model.close()
+
+
+@pytest.mark.leaves("offline_models")  # the failed device keeps its model until the reset
+async def test_task_of_a_call_whose_next_step_was_refused_counts_as_raised(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.load_model(offline.product(), slots=1) as model:
+        assert await works(model)
+        load = model._life.load
+        assert load is not None
+        (core,) = load.slots.cores
+        assert isinstance(core, StreamCore)
+        with simulator.fault("aclmdlExecuteAsync", sticky=FAULT, nth=1):
+            error = await raises(DeviceFault, model(rows(1)))
+        assert (error.code, error.call) == (REFUSED, "aclrtMemcpyAsync")
+        assert (await device.force_reset()).ok
+        assert lib.aio_stream_error(core.handle, LAST, ffi.NULL) == FAULT  # the drain has found it
+        assert core.uncollected() is None
+        assert await works(model)
