@@ -95,8 +95,11 @@ class ResetReport:
         times = ", ".join(f"{stage} {spent:.1f} ms" for stage, spent in self.stages.items())
         ending = f"open at generation {self.generation}" if self.ok else f"QUARANTINED: {self.problem}"
         work = f"{self.drained} streams drained, {self.aborted} aborted, {self.not_aborted} not abortable"
-        hooks = f"; hook errors: {'; '.join(self.hook_errors)}" if self.hook_errors else ""
-        return f"device {self.device}: {ending}; {work}; attempts {self.attempts} ({times}){hooks}"
+        origin = [f"requested by {self.requested_by}"] if self.requested_by else []
+        origin += [f"reason: {self.reason}"] if self.reason else []
+        hooks = f"hook errors: {'; '.join(self.hook_errors)}" if self.hook_errors else ""
+        parts = [ending, ", ".join(origin), work, f"attempts {self.attempts} ({times})", hooks]
+        return f"device {self.device}: {'; '.join(part for part in parts if part)}"
 
 
 EventKind = Literal[

@@ -63,6 +63,16 @@ async def test_report_shows_its_last_records_in_words_and_repr_leaves_them_out(
     assert pickle.loads(pickle.dumps(report)) == report
 
 
+async def test_report_in_words_names_the_reason_and_the_requester(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        report = await device.force_reset(grace=0, reason="a new driver")
+        assert f"; requested by {report.requested_by}, reason: a new driver; " in report.summary()
+        report = await device.force_reset(grace=0)
+        assert f"; requested by {report.requested_by}; " in report.summary()
+    assert "; reason: close; " in ResetReport(0, ok=False, generation=1, reason="close").summary()
+    assert "reason" not in ResetReport(0, ok=False, generation=1).summary()
+
+
 async def test_recent_calls_no_acl_function_and_works_after_the_close(open_device: OpenDevice) -> None:
     async with open_device() as device:
         with no_call():
