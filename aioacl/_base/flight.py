@@ -211,11 +211,32 @@ def models() -> dict[int, str]:
 
 
 def lines(records: Iterable[FlightRecord], at_most: int) -> list[str]:
-    """Returns the last records in words, one a line, after a line with the number of those that are left out."""
-    chosen = list(records)
-    left = len(chosen) - at_most
-    shown = [str(each) for each in (chosen[left:] if left > 0 else chosen)]
-    return [f"({left} earlier records)", *shown] if left > 0 else shown
+    """Returns the last records in words, after a line with the number of those that are left out.
+
+    Neighbouring items of a batch with the same outcome share a line. Otherwise a large batch hides earlier records.
+    """
+    runs: list[list[FlightRecord]] = []
+    for each in records:
+        if runs and _continues(runs[-1][-1], each):
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    left = sum(map(len, runs[: max(len(runs) - at_most, 0)]))
+    shown = [str(run[0]) if len(run) == 1 else _items(run) for run in runs[-at_most:]]
+    return [f"({left} earlier records)", *shown] if left else shown
+
+
+def _continues(before: FlightRecord, record: FlightRecord) -> bool:
+    """Whether both are ends of items, and `record` is the next item of the same batch with the same outcome."""
+    alike = before.kind == record.kind == "item done" and before.id + 1 == record.id
+    return alike and (before.thread, before.code) == (record.thread, record.code)
+
+
+def _items(run: list[FlightRecord]) -> str:
+    first, last, times = run[0], run[-1], [each.value for each in run]
+    place = f"items {first.position} to {last.position} of batch {first.stream}"
+    took = f"after {min(times)} to {max(times)} us: {_outcome(first.code)}"
+    return f"{first.at:.6f} s, thread {first.thread}: item done: {place}, {took}"
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

@@ -94,6 +94,25 @@ def test_lines_name_the_number_of_records_that_are_left_out() -> None:
     assert lines(records, 2) == ["(3 earlier records)", str(records[3]), str(records[4])]
 
 
+def test_lines_join_the_items_of_a_batch_that_end_alike() -> None:
+    ends = [
+        (7, 0, 0, 30),
+        (7, 1, 0, 20),
+        (7, 2, 0, 10),
+        (7, 3, 507011, 10),
+        (7, 5, 507011, 10),
+        (8, 0, 0, 10),
+    ]
+    items = [
+        made("item done", id=(batch << 32) | place, code=code, value=value)
+        for batch, place, code, value in ends
+    ]
+    shown = lines([made("wake"), *items], 4)
+    joined = str(items[0]).replace("item 0 of", "items 0 to 2 of").replace("30 us", "10 to 30 us")
+    assert shown[:2] == ["(1 earlier records)", joined]
+    assert shown[2:] == [str(each) for each in items[3:]]
+
+
 # --- files --------------------------------------------------------------------------------------------------------
 
 
