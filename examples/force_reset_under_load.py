@@ -48,7 +48,8 @@ async def main() -> None:
             tasks.create_task(worker(device, number, tally))
         for _ in range(RESETS):
             await asyncio.sleep(0.05)  # some load between the resets
-            print(await device.force_reset(grace=1.0, reason="a test under load"))
+            report = await device.force_reset(grace=1.0, reason="a test under load")
+            print(report.summary())
         tally.over = True
 
     print(f"{tally.copies} copies, {tally.wrong} wrong; {tally.interrupted} times a worker began again")

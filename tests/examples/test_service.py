@@ -220,13 +220,13 @@ def test_full_queue_gets_503_with_retry_after(monkeypatch: pytest.MonkeyPatch) -
 def test_item_of_a_client_that_goes_away_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     with served(monkeypatch) as (client, module):
         simulator.hang_call(EXECUTE)
-        busy = [socket.create_connection((HOST, client.port)) for _ in range(40)]
+        busy = [socket.create_connection((HOST, client.port)) for _ in range(80)]  # two executions run 64
         body = IMAGES[:1].tobytes()
         head = f"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: {RAW}\r\nContent-Length: {len(body)}\r\n\r\n"
         for connection in busy:
             connection.sendall(head.encode() + body)
         stats = module.state.infer.stats
-        assert until_now(lambda: stats().waiting > 0 and simulator.hung(EXECUTE) > 0, PATIENCE)
+        assert until_now(lambda: stats().rows + stats().waiting == len(busy), PATIENCE)
         waiting = stats().waiting
         for connection in busy:
             connection.close()

@@ -328,6 +328,7 @@ def test_records_with_any_numbers_give_a_valid_trace(seed: int) -> None:
     json.loads(page.escaped(page.data(ring, {})))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(20))
 def test_damaged_file_gives_a_trace_that_says_what_is_missing(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
@@ -348,6 +349,7 @@ def test_whole_ring_has_no_event_about_missing_records() -> None:
     assert [event for event in decoded(ring_of()).events if "missing" in event.name] == []
 
 
+@pytest.mark.thorough
 @anyio_test
 async def test_trace_keeps_more_records_than_the_recorder(tmp_path: Path) -> None:
     path, laps = tmp_path / "run.pftrace", 3
