@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from aioacl._base.options import Seconds
     from aioacl._batches.runner import Runner
 
+TIMERS: Final = 256  # so many may be kept after their items have ended
 STATES: Final = ("not awaited", "waiting", "waiting for room", "waiting again", "running", "over")
 
 
@@ -233,6 +234,7 @@ class AsyncioLoop:
 
     __slots__ = (
         "_loop",
+        "_most_timers",
         "_runner",
         "_tie",
         "_timer",
@@ -253,6 +255,7 @@ class AsyncioLoop:
         self._timer: asyncio.TimerHandle | None = None
         self._timers: list[tuple[float, int, BatchItem]] = []
         self._tie = itertools.count()
+        self._most_timers = TIMERS
 
     def begin(self, turn: Turn[BatchItem]) -> None:
         """Begins a turn. It is handed over at its end."""
@@ -286,9 +289,18 @@ class AsyncioLoop:
         item._deadline = deadline = deadline_of(timeout)
         if deadline is not None:
             timers = self._timers
+            if len(timers) >= self._most_timers:
+                self._drop_ended()
             heapq.heappush(timers, (deadline, next(self._tie), item))
             if timers[0][2] is item:
                 self._arm()
+
+    def _drop_ended(self) -> None:
+        """Drops the items that have an outcome, before their deadlines. Few calls, so each item costs little."""
+        timers = self._timers
+        timers[:] = [each for each in timers if not each[2]._future.done()]
+        heapq.heapify(timers)
+        self._most_timers = max(TIMERS, 2 * len(timers))
 
     def _arm(self) -> None:
         if self._timer is not None:

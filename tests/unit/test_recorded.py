@@ -143,7 +143,7 @@ async def test_call_that_gives_up_its_wait_for_a_slot_is_recorded(open_device: O
                 Waiting(group, lambda: model(x))
             await until(lambda: model.busy == 3)
             calls = [Waiting(group, lambda: model(x)) for _ in range(5)]
-            await until(lambda: model.waiting == len(calls))
+            await until(lambda: model.waiting == len(calls) and simulator.hung("aclmdlExecuteAsync"))
             for call in calls:
                 await call.cancel_and_wait()
             simulator.release_call("aclmdlExecuteAsync")

@@ -16,6 +16,7 @@ import pytest
 
 import aioacl
 from aioacl import AclError, DeviceFault, DeviceTimeout, ParameterError, QueueFull
+from aioacl._batches.items import BatchItem
 from tests.kit import FAULT, TASK_FAULT, Waiting, raises, turns, until
 from tests.support.batching import ZEROS, ByHand, OnThread, View, batching, tasks
 
@@ -215,6 +216,19 @@ async def test_69_overload_is_refused_or_waits_as_the_caller_asks() -> None:
     assert (first.value, late.value) == (0, 4)
     assert all(call.error is None for call in many)
     assert hand.log[1:] == [[(1, 16, None)] * 2, [4]]
+
+
+def items_in_memory() -> int:
+    gc.collect()
+    return sum(isinstance(each, BatchItem) for each in gc.get_objects())
+
+
+async def test_items_that_have_ended_are_not_kept_until_their_time_limits() -> None:
+    with batching(OnThread(lambda calls: calls)) as infer:
+        before = items_in_memory()
+        for _ in range(20):
+            await all_of(infer, range(50), timeout=60)
+        assert items_in_memory() - before <= 320  # of 1,000
 
 
 async def test_item_that_its_key_has_no_room_for_names_limit_per_key() -> None:
