@@ -5,6 +5,7 @@ a client that goes away cancels its request.
 """
 
 import asyncio
+import gc
 import hmac
 import json
 import logging
@@ -51,6 +52,7 @@ class State:
 
     device: aioacl.Device
     infer: aioacl.Batcher
+    waiting: "set[Waiting]"
     stopping = False
     last_reset = -RESET_SECONDS
 
@@ -70,12 +72,16 @@ async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         state.device.load_model(MODEL, warm_up=True) as model,
         aioacl.open_batcher(model, limit=MOST_WAITING) as state.infer,
     ):
-        state.stopping = False
+        state.stopping, state.waiting = False, set()
+        watching = asyncio.create_task(watch_old())
         restore = stop_gently()
+        gc.collect()
+        gc.freeze()  # a collection under load does not visit the modules, which would take tens of milliseconds
         yield
         restore()
         state.stopping = True
         await state.infer.close(grace=GRACE_SECONDS)
+        watching.cancel()
 
 
 def stop_gently() -> Callable[[], None]:
@@ -125,7 +131,6 @@ async def answer_refused(_: Request, refused: Exception) -> Response:
     return JSONResponse({"error": str(refused)}, refused.status, refused.headers)
 
 
-@app.post("/classify")
 async def classify(request: Request) -> Response:
     """Returns the digit of each row, in the format of the request."""
     kind = request.headers.get("content-type", "").partition(";")[0]
@@ -138,6 +143,10 @@ async def classify(request: Request) -> Response:
         raise Refused(400, f"the body is not in the format {kind}") from error
     digits = (await scores(request, rows)).argmax(1).astype(np.uint8)
     return write(digits)
+
+
+# A plain route: FastAPI's own routes also look for parameters and dependencies in each request.
+app.add_route("/classify", classify, methods=["POST"])
 
 
 async def body_of(request: Request) -> bytes:
@@ -176,33 +185,50 @@ def refusal_of(error: aioacl.AclError) -> Refused:
     return Refused(503, "the device is not available", 1)
 
 
+class Waiting:
+    """A request that waits for its item."""
+
+    def __init__(self, request: Request, task: asyncio.Task[Any]) -> None:
+        self.request = request
+        self.task = task
+        self.is_old = self.gone = False
+        self.watching: asyncio.Task[None] | None = None
+
+    async def watch(self) -> None:
+        """Cancels the task of the request when the client goes away."""
+        while (await self.request.receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        self.task.cancel()
+
+
 async def unless_gone(request: Request, item: aioacl.BatchItem) -> Any:
     """Awaits the item. If the client goes away, the item is cancelled, and does not run if it has not begun."""
-    task, gone = asyncio.current_task(), False
+    task = asyncio.current_task()
     assert task is not None
-
-    async def watch() -> None:
-        nonlocal gone
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-        gone = True
-        task.cancel()
-
-    watching = list[asyncio.Task[None]]()
-    later = asyncio.get_running_loop().call_later(
-        WATCH_SECONDS, lambda: watching.append(asyncio.create_task(watch()))
-    )
+    waiting = Waiting(request, task)
+    state.waiting.add(waiting)
     try:
         return await item
     except asyncio.CancelledError:
-        if gone:
+        if waiting.gone:
             task.uncancel()
             raise Refused(GONE, "the client has gone away") from None
         raise
     finally:
-        later.cancel()
-        for each in watching:
-            each.cancel()
+        state.waiting.discard(waiting)
+        if waiting.watching is not None:
+            waiting.watching.cancel()
+
+
+async def watch_old() -> None:
+    """Watches the connections of requests that wait for longer than WATCH_SECONDS. Most requests end sooner."""
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        for waiting in state.waiting:
+            if waiting.is_old and waiting.watching is None:
+                waiting.watching = asyncio.create_task(waiting.watch())
+            waiting.is_old = True
 
 
 # --- formats ----------------------------------------------------------------------------------------------------------
