@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import aioacl
-from aioacl import DeviceFault, open_batcher, simulator
+from aioacl import DeviceFault, simulator
 from aioacl._batches.alone import Alone
 from tests.kit import FAULT, elsewhere, raises, until
 from tests.support.batching import ZEROS, ByHand, View, batching, tasks
-from tests.unit.batches.test_models import BATCHES, EXECUTE, first_ten, is_right, item
+from tests.unit.batches.test_models import BATCHES, first_ten, item
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -41,6 +41,7 @@ async def model(device: aioacl.Device) -> AsyncGenerator[aioacl.Model]:
 async def test_one_call_is_known_to_be_alone(device: aioacl.Device, model: aioacl.Model) -> None:
     async with device.create_stream() as stream, device.allocate(4) as memory:
         await stream.fill(memory, 1)
+        await device.synchronize()  # after this, no work is in doubt
         alone = Alone(model._life)
         assert not alone.is_known()  # the call has not begun
         await model(item(0))
@@ -128,19 +129,3 @@ async def test_71_suspect_that_fails_alone_is_charged_and_another_uses_an_attemp
 
 async def ended(call: Any) -> None:
     await call
-
-
-@pytest.mark.leaves("offline_models")  # a device that has failed keeps its model
-async def test_item_of_a_model_that_fails_alone_is_charged(device: aioacl.Device) -> None:
-    async with (
-        device.supervise(),
-        device.load_model(BATCHES) as model,
-        open_batcher(model, attempts=3) as infer,
-    ):
-        with (
-            simulator.fault(EXECUTE, async_error=FAULT, nth=1),
-            simulator.fault(EXECUTE, async_error=FAULT, nth=3),
-        ):
-            await raises(DeviceFault, infer(item(1)))
-        assert infer.stats().executions == 3
-        assert is_right(await infer(item(2)), item(2))
