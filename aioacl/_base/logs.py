@@ -25,7 +25,7 @@ DEBUG: Final = 10  # as in logging, which a program that has no handlers may not
 INFO: Final = 20
 WARNING: Final = 30
 FIELDS: Final = ("device", "id", "generation", "code", "action", "call", "duration")
-IDLE_SECONDS: Final = 0.2
+IDLE_SECONDS: Final = 0.01  # longer would keep a thread while a test or a process ends
 FLUSH_SECONDS: Final = 1.0
 THREAD: Final = "aioacl-log"
 

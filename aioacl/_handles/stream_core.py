@@ -525,7 +525,8 @@ class StreamCore(Core):
     def uncollected(self) -> Failed | None:
         """The uncollected failure of a task of this stream, or None. A returned failure counts as collected.
 
-        A failure up to `raised_to` is none: it may be known only after its caller got the error of a later step.
+        A failure up to `raised_to` counts as raised: it may be known only after its caller got the error of a later
+        step.
         """
         found: Any = ffi.new("aio_error *")
         if (

@@ -13,6 +13,7 @@ import aioacl
 from aioacl import _digits, simulator
 from aioacl._base import flight_ring
 from aioacl._base.ffi import lib, name_of_function
+from aioacl._base.flight import LAYOUT, decode
 from tests.kit import Waiting, equipped, failing_fill, held_fill, raises, reset_by_other_code, until
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ def recorder() -> Callable[[], list[FlightRecord]]:
 
     def since() -> list[FlightRecord]:
         ring = flight_ring.of_this_process()
-        newest = flight_ring.LAYOUT.size * (ring.written - before)
-        records = flight_ring.decode(ring.raw[max(0, len(ring.raw) - newest) :])
+        newest = LAYOUT.size * (ring.written - before)
+        records = decode(ring.raw[max(0, len(ring.raw) - newest) :])
         return [each for each in records if each.number >= before]
 
     return since
@@ -138,11 +139,12 @@ async def test_call_that_gives_up_its_wait_for_a_slot_is_recorded(open_device: O
     async with open_device() as device, device.load_model(_digits.MODEL) as model:
         since = recorder()
         simulator.hang_call("aclmdlExecuteAsync")
+        calls = list[Waiting]()
         async with anyio.create_task_group() as group:
             for _ in range(3):
                 Waiting(group, lambda: model(x))
             await until(lambda: model.busy == 3)
-            calls = [Waiting(group, lambda: model(x)) for _ in range(5)]
+            calls += [Waiting(group, lambda: model(x)) for _ in range(5)]
             await until(lambda: model.waiting == len(calls) and simulator.hung("aclmdlExecuteAsync"))
             for call in calls:
                 await call.cancel_and_wait()

@@ -161,6 +161,7 @@ def test_record_that_was_not_finished_counts_as_missing(tmp_path: Path) -> None:
 DAMAGES = range(20)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", DAMAGES)
 def test_damaged_file_gives_only_records_that_were_written_and_counts_the_rest(
     tmp_path: Path, seed: int

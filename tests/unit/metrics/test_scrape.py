@@ -149,8 +149,8 @@ async def test_81_key_of_an_item_is_no_label(open_device: OpenDevice) -> None:
         device.load_model(offline.product("1,4")) as model,
         aioacl.open_batcher(model) as infer,
     ):
-        await infer(offline.rows(0, 1), key="tenant-4711")
-        assert "4711" not in aioacl.prometheus_text()
+        await infer(offline.rows(0, 1), key="tenant-blue")
+        assert "tenant-blue" not in aioacl.prometheus_text()
 
 
 def test_file_name_that_is_not_utf8_can_be_encoded() -> None:
