@@ -204,9 +204,8 @@ class Runner:
     def _ended(self, execution: Execution[BatchItem], outcomes: Outcomes) -> None:
         """An execution has ended. The executor calls this on any thread."""
         self._news.append((self._finish, (execution, outcomes)))
-        if (
-            self._driver != get_ident()
-        ):  # else an executor has ended it at once, and the driver looks for news
+        # On the driver's thread, the executor has ended it at once, and the driver looks for news.
+        if self._driver != get_ident():
             self.drive()
 
     def _finish(self, news: tuple[Execution[BatchItem], Outcomes]) -> None:
