@@ -26,6 +26,7 @@ The runner implements rule 14: any loop, any thread.
 from __future__ import annotations
 
 from bisect import bisect_left
+from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Generic
 
@@ -224,8 +225,9 @@ class Core(Generic[I]):
         if execution.alone or not live:
             return live
         group = Group(live, execution.division)
-        passed = now - execution.began if ending is Ending.TASK_TIMEOUT else 0.0
-        failed, halves = divide(group, execution.model.streak, now + passed)
+        # Only a timeout takes so long that it is not repeated for items that would be late.
+        until = 2 * now - execution.began if ending is Ending.TASK_TIMEOUT else -inf
+        failed, halves = divide(group, len(execution.items), execution.model.streak, until)
         execution.division = group.division
         for half in halves:
             self._wait_again(half.items)

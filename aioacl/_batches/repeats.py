@@ -113,20 +113,21 @@ class Group(Generic[I]):
         self.division = division
 
 
-def divide(group: Group[I], streak: Streak, until: float) -> tuple[list[I], list[Group[I]]]:
+def divide(group: Group[I], count: int, streak: Streak, until: float) -> tuple[list[I], list[Group[I]]]:
     """Returns the items that have failed, and the halves that run again.
 
     Args:
         group: the items of the execution that has failed, without those that have gone.
+        count: the number of items of that execution, with those that have gone. One of them may have been the cause.
         streak: that of the model.
         until: when one more execution may have failed as well. Items whose time limit ends before do not run again.
     """
     items = group.items
     rest = [item for item in items if item._deadline is None or item._deadline >= until]
-    if len(items) == 1 or not rest or (group.division is None and not streak.divides):
+    if count == 1 or not rest or (group.division is None and not streak.divides):
         return items, []
     if group.division is None:
-        group.division = Division(len(items), streak)
+        group.division = Division(count, streak)
     middle = (len(rest) + 1) // 2
     halves = [Group(half, group.division) for half in (rest[:middle], rest[middle:]) if half]
     if not group.division.reserve(len(halves)):

@@ -99,6 +99,29 @@ def test_task_timeout_is_not_divided_beyond_the_time_limits_of_items() -> None:
     assert [job.outcome for job in jobs[1:]] == [Ending.DONE] * 3
 
 
+def test_70_item_whose_time_limit_has_just_ended_does_not_get_the_failure_of_another() -> None:
+    world = World()
+    jobs = batch({0: Ending.TASK}, 4)
+    jobs[3]._deadline = 5.0
+    world.arrive(*jobs)
+    (execution,) = world.begin()
+    world.now = 6.0  # the loop of the item has not noticed its deadline yet
+    assert world.end(execution) == []
+    world.run()
+    assert [job.name for job in jobs if job.outcome is not Ending.DONE] == [0]
+
+
+def test_70_last_item_of_a_batch_does_not_get_the_failure_of_one_whose_caller_has_gone() -> None:
+    world = World()
+    jobs = batch({0: Ending.TASK}, 2)
+    world.arrive(*jobs)
+    (execution,) = world.begin()
+    world.core.cancel(jobs[0])
+    assert world.end(execution) == []
+    world.run()
+    assert jobs[1].outcome is Ending.DONE
+
+
 def test_failed_task_with_one_attempt_fails_the_whole_batch() -> None:
     world = World(Rules(GEARS, attempts=1))
     assert run(world, batch({3: Ending.TASK})) == (list(range(32)), 1)
