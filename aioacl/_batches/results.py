@@ -49,7 +49,7 @@ class BatchResults(Unique):
         self._outcomes: dict[int, tuple[Any, Exception | None]] = {}  # known, and not taken yet
         self._ready: deque[int] = deque()  # the items whose outcome is known, if they are not taken in order
         self._started = self._taken = 0
-        self._source_error: Exception | None = None
+        self._source_error: BaseException | None = None
         self._read_all = self._over = False
 
     async def __aenter__(self) -> Self:
@@ -70,7 +70,7 @@ class BatchResults(Unique):
     ) -> None:
         """Cancels the items that are not done, and waits until their tasks have ended."""
         assert self._group is not None, "the block was entered"
-        self._over = True
+        self._over, self._source_error = True, None
         self._group.cancel_scope.cancel()
         # The error of the block is not passed on, because the group would wrap it in an ExceptionGroup.
         await self._group.__aexit__(None, None, None)
@@ -129,8 +129,11 @@ class BatchResults(Unique):
                     self._started += 1
                     self._group.start_soon(self._one, self._started - 1, x)
                     await self._room.acquire()
-        except Exception as error:  # noqa: BLE001 - the iteration raises it
-            self._source_error = error
+        except BaseException as error:
+            if not self._over:
+                self._source_error = error  # for the iteration: a cancellation may arrive here first
+            if not isinstance(error, Exception):
+                raise
         finally:
             self._read_all = True
             self._news.set()

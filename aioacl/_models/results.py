@@ -82,7 +82,7 @@ class ModelResults(Unique):
         self._port: Port | None = None  # while the results are entered
         self._group: TaskGroup | None = None  # with the task that reads an async `xs`
         self._room: Any = None
-        self._source_error: Exception | None = None
+        self._source_error: BaseException | None = None
         self._wakes: Callable[[], object] | None = None  # wakes the task that waits for news
         self._entered = self._read_all = self._over = False
 
@@ -116,7 +116,7 @@ class ModelResults(Unique):
     def _give_up(self) -> None:
         """Gives up all calls at the end of the block or of its loop. A failed call keeps its slot until then."""
         self._over = True
-        self._source = None
+        self._source = self._source_error = None
         while self._items:
             run = self._items.popleft().run
             if run is not None:
@@ -245,8 +245,11 @@ class ModelResults(Unique):
                     self._start(x)
                     self._wake()
                     await self._room.acquire()
-        except Exception as error:  # noqa: BLE001 - the iteration raises it
-            self._source_error = error
+        except BaseException as error:
+            if not self._over:
+                self._source_error = error  # for the iteration: a cancellation may arrive here first
+            if not isinstance(error, Exception):
+                raise
         finally:
             self._read_all = True
             self._wake()

@@ -28,7 +28,7 @@ TASK_FAILS: Final = 507015
 DEVICE_FAILS: Final = 507013
 OUT_OF_MEMORY: Final = 207001
 REFUSED: Final = 500002  # an execution that is not enqueued
-CLOSED: Final = "the model is closed"
+CLOSED: Final = ("the model is closed", "the stream is closed")  # the stream of a closed model, too
 RULES: Final = (
     f"aclmdlExecuteAsync:p=0.02:async-error={TASK_FAILS}",
     f"aclmdlExecuteAsync:p=0.0005:async-error={DEVICE_FAILS}",

@@ -9,6 +9,7 @@ import asyncio
 import gc
 import random
 import threading
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -21,7 +22,7 @@ from tests.kit import FAULT, TASK_FAULT, Waiting, raises, turns, until
 from tests.support.batching import ZEROS, ByHand, OnThread, View, batching, tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.every_loop_in_ci]
 
@@ -446,6 +447,23 @@ async def test_map_keeps_the_order_and_gives_errors_in_place() -> None:
     assert isinstance(found[5], DeviceFault)
     assert getattr(found[5], "item", None) == 5
     assert [*found[:5], *found[6:]] == [number for number in range(40) if number != 5]
+
+
+async def test_map_whose_reader_is_cancelled_first_ends_as_cancelled() -> None:
+    async def then_never() -> AsyncGenerator[int]:
+        yield 0
+        await anyio.sleep_forever()
+
+    got = list[int]()
+    with batching(OnThread()) as infer:
+        with anyio.CancelScope() as scope:
+            async with aclosing(then_never()) as xs, infer.map(xs) as results:
+                async for y in results:
+                    got.append(y)
+                    scope.cancel()
+                got.append(-1)  # the end of `xs`
+        assert scope.cancelled_caught
+    assert got == [0]
 
 
 # --- devices ------------------------------------------------------------------------------------------------------

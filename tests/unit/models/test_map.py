@@ -68,6 +68,12 @@ async def at_once(count: int) -> AsyncGenerator[Any]:
         yield rows(number)
 
 
+async def then_never(count: int) -> AsyncGenerator[Any]:
+    for number in range(count):
+        yield rows(number)
+    await anyio.sleep_forever()
+
+
 def failing_after(count: int) -> Iterator[Any]:
     yield from arguments(count)
     raise Broken("xs")
@@ -402,3 +408,25 @@ async def test_item_that_is_read_while_the_block_ends_begins_no_call(open_device
                 break
         await until(lambda: offline.all_free(model))
         assert offline.enqueued() == 1
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_map_whose_reader_is_cancelled_first_ends_as_cancelled(
+    open_device: OpenDevice, ordered: bool
+) -> None:
+    """The cancellation reaches the task that reads `xs` before the task that iterates."""
+    got = list[int]()
+    async with open_device() as device, device.load_model(offline.product(), slots=2) as model:
+        with anyio.CancelScope() as scope:
+            async with (
+                aclosing(then_never(2)) as items,
+                model.map(items, ordered=ordered) as results,
+            ):
+                async for y in results:
+                    got.append(product_of(y))
+                    if len(got) == 2:
+                        scope.cancel()
+                got.append(-1)  # the end of `xs`
+        assert scope.cancelled_caught
+        assert -1 not in got
+        await until(lambda: offline.all_free(model))
