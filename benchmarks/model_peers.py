@@ -92,9 +92,8 @@ class ByHand:
         functions.aclrtSynchronizeStream(stream)
         return np.frombuffer(bytes(self._pinned.view[self._nbytes :]), np.float32).reshape(1, -1)
 
-    def calls_in_c(self, x: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-        """Runs `count` calls in one function of C, on the calling thread. Returns the last result."""
-        y = np.empty((1, _digits.CLASSES), np.float32)
+    def _fields(self) -> Any:
+        """Returns the model, its stream and its memory, for C."""
         cast, (here, there, up, down) = self._raw.cast, map(self._address, self._addresses)
         fields = {
             "model": self._model[0],
@@ -108,9 +107,43 @@ class ByHand:
             "bytes_in": self._nbytes,
             "bytes_out": self._answer,
         }
-        model = self._raw.new("raw_model_t *", fields)
-        code = self._lib.raw_model(model, self._raw.from_buffer(x), self._raw.from_buffer(y), count)
-        raw.check(code, "a call of the model")
+        return self._raw.new("raw_model_t *", fields)
+
+    def calls_in_c(self, x: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+        """Runs `count` calls in one function of C, on the calling thread. Returns the last result."""
+        y = np.empty((1, _digits.CLASSES), np.float32)
+        buffers = self._raw.from_buffer(x), self._raw.from_buffer(y)
+        raw.check(self._lib.raw_model(self._fields(), *buffers, count), "a call of the model")
+        return y
+
+    async def handed(self, device: aioacl.Device, x: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+        """Awaits `count` calls, one after another, that a thread of C makes. It is the least that asyncio needs.
+
+        No call is checked, none has a time limit, and all write to the same array.
+        """
+        y = np.empty((1, _digits.CLASSES), np.float32)
+        fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        source, target = self._raw.from_buffer(x), self._raw.from_buffer(y)
+        begin = self._lib.raw_thread_begin
+        raw.check(await device.run(begin, self._fields(), source, target, fd), "the peer's thread")
+        call = self._lib.raw_thread_call
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+
+        def wake() -> None:
+            os.eventfd_read(fd)
+            future.set_result(None)
+
+        loop.add_reader(fd, wake)
+        try:
+            for _ in range(count):
+                future = loop.create_future()
+                call()
+                await future
+        finally:
+            loop.remove_reader(fd)
+            raw.check(await device.run(self._lib.raw_thread_end), "a call of the peer's thread")
+            os.close(fd)
         return y
 
     @staticmethod

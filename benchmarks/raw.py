@@ -62,6 +62,9 @@ typedef struct {
 """
 DECLARATIONS: Final = """
 aclError raw_model(const raw_model_t *model, const void *x, void *y, long calls);
+int raw_thread_begin(const raw_model_t *model, const void *x, void *y, int wakes);
+void raw_thread_call(void);
+aclError raw_thread_end(void);
 int raw_open(const char *path);
 aclError raw_launch_done(aclrtStream stream, uintptr_t key);
 int raw_timer(int64_t first_ns, int64_t period_ns);
@@ -69,9 +72,14 @@ extern "Python" void raw_done(uintptr_t key);
 """
 HEAD: Final = """
 #include <dlfcn.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <unistd.h>
 #include "acl_types.h"
 
 static void raw_done(uintptr_t key);
@@ -107,6 +115,63 @@ static aclError raw_model(const raw_model_t *model, const void *x, void *y, long
         }
     }
     return code;
+}
+
+/* The least thread that makes calls of a model for an event loop: a word wakes it, it makes one call, and a write
+ * to a descriptor wakes the loop. It checks nothing, and all calls have the same argument and result. */
+static struct {
+    raw_model_t model;
+    const void *x;
+    void *y;
+    void *context;
+    int wakes;
+    pthread_t thread;
+    aclError code;
+    _Atomic uint32_t asked; /* 0: nothing; 1: a call; 2: to end */
+} raw_thread;
+
+static void *raw_thread_run(void *unused) {
+    uint32_t asked;
+    raw_thread.code = acl.aclrtSetCurrentContext(raw_thread.context);
+    while ((asked = atomic_exchange(&raw_thread.asked, 0)) != 2) {
+        if (asked == 0) {
+            syscall(SYS_futex, &raw_thread.asked, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+            continue;
+        }
+        aclError code = raw_model(&raw_thread.model, raw_thread.x, raw_thread.y, 1);
+        raw_thread.code = raw_thread.code ? raw_thread.code : code;
+        uint64_t one = 1;
+        if (write(raw_thread.wakes, &one, sizeof one) != sizeof one) {
+            return unused;
+        }
+    }
+    return unused;
+}
+
+static void raw_thread_ask(uint32_t what) {
+    atomic_store(&raw_thread.asked, what);
+    syscall(SYS_futex, &raw_thread.asked, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* On a thread whose context is current. */
+static int raw_thread_begin(const raw_model_t *model, const void *x, void *y, int wakes) {
+    raw_thread.model = *model;
+    raw_thread.x = x;
+    raw_thread.y = y;
+    raw_thread.wakes = wakes;
+    aclError code = acl.aclrtGetCurrentContext(&raw_thread.context);
+    return code ? code : pthread_create(&raw_thread.thread, NULL, raw_thread_run, NULL);
+}
+
+static void raw_thread_call(void) {
+    raw_thread_ask(1);
+}
+
+static aclError raw_thread_end(void) {
+    raw_thread_ask(2);
+    pthread_join(raw_thread.thread, NULL);
+    atomic_store(&raw_thread.asked, 0);
+    return raw_thread.code;
 }
 
 /* A descriptor that is readable at `first_ns` of the monotonic clock, and after each period. */

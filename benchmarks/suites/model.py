@@ -36,6 +36,7 @@ CALL: Final = "call of a digit"
 BY_HAND: Final = "its ACL calls in a job"
 RAW_C: Final = "the raw C way"
 WAKE_UP: Final = "wake-up of an asyncio task"
+HANDED: Final = "a bare thread and asyncio"
 ENQUEUE: Final = "model.enqueue with an awaited ticket"
 OPENVINO: Final = ((CALL, "OpenVINO, 1 row", 1), ("call of 32 digits", "OpenVINO, 32 rows", 32))
 AT_ONCE: Final = (1, 16)
@@ -108,6 +109,10 @@ class Ways:
         """Runs CALLS calls one after another, in one job whose thread does not leave C."""
         await self._device.run(self._by_hand.calls_in_c, self._x, CALLS)
 
+    async def handed(self, _at_once: int) -> None:
+        """Awaits CALLS calls, one after another, that a bare thread makes."""
+        await self._by_hand.handed(self._device, self._x, CALLS)
+
     async def wake_ups(self, _at_once: int) -> None:
         """Suspends and wakes a task CALLS times."""
         await wake_ups(CALLS)
@@ -162,8 +167,8 @@ async def _cpu(way: Callable[[int], Awaitable[None]], at_once: int) -> Cpu:
 
 
 def _outside_rows(found: dict[str, list[Cpu]]) -> list[Row]:
-    """Returns the rows of the time outside the library, and their ratios to the raw C way."""
-    names = f"{CALL}, 1 at once", RAW_C, WAKE_UP
+    """Returns the rows of the time outside the library, and their ratios to the raw C way and the bare thread."""
+    names = f"{CALL}, 1 at once", RAW_C, HANDED, WAKE_UP
     outside = {name: [cpu.outside for cpu in found[name]] for name in names}
     what = "CPU outside the library"
     rows = [
@@ -171,7 +176,10 @@ def _outside_rows(found: dict[str, list[Cpu]]) -> list[Row]:
         for name in names
     ]
     ours = (name for name in names if name != RAW_C)
-    return rows + [ratio_row(NAME, f"{name}: {what}", RAW_C, outside[name], outside[RAW_C]) for name in ours]
+    pairs = [*((name, RAW_C) for name in ours), (f"{CALL}, 1 at once", HANDED)]
+    return rows + [
+        ratio_row(NAME, f"{one}: {what}", other, outside[one], outside[other]) for one, other in pairs
+    ]
 
 
 def _openvino_row(ours: str, theirs: str, cpus: dict[str, list[float]]) -> Row:
@@ -185,7 +193,7 @@ async def _rounds(session: Session, ways: Ways, calls: AtOnce, more: list[Way], 
     names: list[Way] = [(f"{CALL}, {count} at once", calls, count) for count in (*AT_ONCE, MANY)]
     names += [(f"{ENQUEUE}, {count} at once", ways.tickets, count) for count in AT_ONCE]
     names.append((f"map, {AT_ONCE[-1]} at once", ways.mapped, AT_ONCE[-1]))
-    names += [(RAW_C, ways.in_c, 1), (WAKE_UP, ways.wake_ups, 1), *more]
+    names += [(RAW_C, ways.in_c, 1), (HANDED, ways.handed, 1), (WAKE_UP, ways.wake_ups, 1), *more]
     found: dict[str, list[Cpu]] = {name: [] for name, _, _ in names}
     for _ in range(rounds):
         for name, way, count in names:
