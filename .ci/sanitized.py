@@ -44,7 +44,8 @@ OTHERS: Final = (
     *(f"{HANDLES}/test_refused_{name}.py" for name in ("memory", "copies", "tensors", "exports")),
 )
 # A thread that still exists at the end of the process has its port. There is one for each thread, not for each wait.
-KEPT: Final = ("aio_port_new",)
+# The numbers of a model belong to the process: there is one record for each device and label.
+KEPT: Final = ("aio_port_new", "aio_model_counts_new")
 LEAK: Final = re.compile(r"^(?:Direct|Indirect) leak of .*?(?=^$|\Z)", re.MULTILINE | re.DOTALL)
 
 
