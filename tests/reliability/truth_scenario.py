@@ -89,10 +89,13 @@ class Scenario(Blocks):
             while not run.stream.query():  # noqa: ASYNC110 - an await would collect the stream's failure
                 await asyncio.sleep(0.001)
 
-    async def _destroyed(self, run: Run) -> None:
-        """Waits until a closed stream is destroyed. Otherwise, later waits for the device would cover the stream."""
+    async def _destroyed(self, board: Board) -> None:
+        """Waits until no failed stream of the scenario is left. Otherwise, later waits for the device would cover it.
+
+        A native stream that was renewed is destroyed after its last wait. The cache keeps streams that have not failed.
+        """
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while run.stream._core in run.board.device._manager.streams.members():  # noqa: ASYNC110 - no event exists
+            while any(core.outcome() for core in board.device._manager.streams.members()):  # noqa: ASYNC110 - no event exists
                 await asyncio.sleep(0.001)
 
     # --- one step ---------------------------------------------------------------------------------------------------
@@ -361,7 +364,8 @@ class Scenario(Blocks):
     async def _close(self) -> None:
         for run in self.runs:
             await run.stream.close()
-            await self._destroyed(run)
+        for board in self.bench.boards:
+            await self._destroyed(board)
         lost = [
             f
             for queue in self.queues
