@@ -153,11 +153,8 @@ class CloseProcedure(Procedure):
             code = self.manager.control.call(self._reset_all, limit)
             torn = self.manager.own_context.wanted or lib.aio_device_teardowns(self.index) != before
             if not self._work_is_gone(code, torn=torn):
-                why = (
-                    "other code has set it too" if code in NO_FAILURE else f"{self._end_call} returned {code}"
-                )
                 self.manager.control.call(self.manager.own_context.let_device_go, limits.RESET_SECONDS)
-                self._stay_set(f"{why}, and work still runs", (), "the work has ended")
+                self._stay_set(f"{self._why_set(code)}, and work still runs", (), "the work has ended")
                 return
             self.manager.control.call(self._free_memory, limits.RESET_SECONDS)
             lib.aio_device_stop(self.index)
@@ -173,6 +170,12 @@ class CloseProcedure(Procedure):
             logs.warning(sentence, device=self.index, code=code, call=self._end_call)
             warnings.warn(sentence, AclWarning, stacklevel=2)
         self.manager.failures.warn_at_close()
+
+    def _why_set(self, code: int) -> str:
+        if code not in NO_FAILURE:
+            return f"{self._end_call} returned {code}"
+        kept = self.manager.policy.keep and not self.manager.own_context.wanted
+        return "it was opened with keep=True or without resets" if kept else "other code has set it too"
 
     def _work_is_gone(self, code: int, *, torn: bool) -> bool:
         """Whether no work can use memory any more. If the reset has torn nothing down, aborts the unfinished work.

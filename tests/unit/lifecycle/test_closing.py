@@ -345,11 +345,19 @@ async def test_wait_that_a_close_interrupts_ends_only_after_its_work_was_dropped
         await pinned.close()
 
 
-@pytest.fixture(params=["aclrtResetDevice returned 507899", "other code has set it too"])
-def why_not_reset(request: pytest.FixtureRequest) -> Iterator[str]:
+@pytest.fixture(
+    params=[
+        "aclrtResetDevice returned 507899",
+        "other code has set it too",
+        pytest.param("it was opened with keep=True or without resets", marks=pytest.mark.primary_only),
+    ]
+)
+def why_not_reset(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Makes the next last close of device 0 tear nothing down. At the end of the test, everything is released."""
     if request.param.startswith("aclrtResetDevice"):
         simulator.fail_call("aclrtResetDevice", 507899)
+    elif request.param.startswith("it was opened"):
+        monkeypatch.setenv("AIOACL_RESETS", "never")
     else:
         assert in_thread(lambda: lib.aio_u_aclrtSetDevice(0)) == 0
     yield str(request.param)
