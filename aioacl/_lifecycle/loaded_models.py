@@ -71,6 +71,11 @@ class LoadedModels:
         """The loads to which these ids belong."""
         return [*dict.fromkeys([*self._loaded.values()])]
 
+    @property
+    def are_ending(self) -> bool:
+        """Whether calls still use slots of a model that was closed."""
+        return any(queue.ends and not queue.back for queue in self.queues.members())
+
     def add(self, model: int, load: Loaded) -> None:
         """Adds a loaded model."""
         self._loaded[model] = load

@@ -6,6 +6,7 @@ This object does not refer to its Model. So the finalizer of a dropped Model lea
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from aioacl._base.ffi import Spec
+    from aioacl._base.health import Health
     from aioacl._base.records import EventKind
     from aioacl._device import Device
     from aioacl._lifecycle.executor import DeviceExecutor
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 1.0  # how often a close looks for calls that are stuck
 CLOSED_LOOK_SECONDS: Final = 0.01  # how often it looks for slots that are back, if the device is closed
 STUCK_SECONDS: Final = 10.0
+FAULTY_SECONDS: Final = 1.0  # how long it waits on a device with a fault that nothing is about to end
 
 
 class LoadOptions(NamedTuple):
@@ -215,13 +218,14 @@ class Lifetime:
 
     # --- closing ----------------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
+    async def close(self, patience: float = math.inf) -> None:
+        """Closes the model. After `patience` seconds it returns, and the close continues."""
         if lib.aio_forked():
             return
         self.begin_close()
         if self.manager.admission.state is State.CLOSED:  # no thread does the notes of finalizers
             self.manager.deferred.do_notes()
-        await self._until_over()
+        await self._until_over(patience)
         with self._lock:
             unloading, self._unloading = self._unloading, None
         if unloading is not None and self.manager.admission.opens:
@@ -232,18 +236,28 @@ class Lifetime:
             finally:
                 del unloading  # the traceback of its exception refers to this frame
 
-    async def _until_over(self) -> None:
-        """Waits for the end of the close. Returns earlier if the device is quarantined, or if a call is stuck in C."""
-        admission = self.manager.admission
+    async def _until_over(self, patience: float) -> None:
+        """Waits for the end of the close, for `patience` seconds at most.
+
+        Returns earlier if the device cannot end it soon, or if a call is stuck in C. The close continues then.
+        """
+        admission, began = self.manager.admission, sync.monotonic()
         while True:
             with admission.changed:
-                seen, quarantined = admission.version, admission.state is State.QUARANTINED
-            if quarantined or self._over:
-                return
+                seen = admission.version
             closed = admission.state is State.CLOSED
             if closed and self.load is not None:  # no maintenance thread does so
                 self.load.slots.tend()
-            look = sync.monotonic() + (CLOSED_LOOK_SECONDS if closed else LOOK_SECONDS)
+            if self._over:
+                return
+            health = health_of(self.manager)
+            left = began + self._patience_with(health, patience) - sync.monotonic()
+            if left <= 0:
+                return
+            if health.stuck_for > STUCK_SECONDS:
+                self._warn_of_stuck(health.stuck_for)
+                return
+            look = sync.monotonic() + min(left, CLOSED_LOOK_SECONDS if closed else LOOK_SECONDS)
             try:
                 await admission.change(seen, look)
             except DeviceTimeout:
@@ -253,12 +267,19 @@ class Lifetime:
                         device=self.manager.index,
                         hint="The close continues. A second close waits for it.",
                     ) from None
-            stuck = health_of(self.manager).stuck_for
-            if stuck > STUCK_SECONDS:
-                sentence = f"the close of a model waits for a call that has been inside C for {stuck:.0f} s"
-                logs.warning(f"{sentence}; it continues", device=self.manager.index, duration=stuck)
-                warnings.warn(f"{sentence}; it continues", AclWarning, stacklevel=2)
-                return
+
+    @staticmethod
+    def _patience_with(health: Health, patience: float) -> float:
+        """How long a close waits for calls. After a fault, only a reset or the close of the device may end them."""
+        if health.state is State.QUARANTINED:
+            return 0.0
+        no_reset = health.state is State.OPEN and not health.recovering
+        return min(patience, FAULTY_SECONDS) if health.status == "poisoned" and no_reset else patience
+
+    def _warn_of_stuck(self, seconds: float) -> None:
+        sentence = f"the close of a model waits for a call that has been inside C for {seconds:.0f} s"
+        logs.warning(f"{sentence}; it continues", device=self.manager.index, duration=seconds)
+        warnings.warn(f"{sentence}; it continues", AclWarning, stacklevel=2)
 
     def begin_close(self) -> None:
         """Refuses new calls, and unloads the model when no call and no load runs any more. Does not wait."""

@@ -322,8 +322,9 @@ class Model(Made):
         """Closes the model: waits for the calls that run, then unloads it (aclmdlUnload) and frees its memory.
 
         New calls raise ParameterError. If a call of the device has been inside C for more than 10 seconds, the close
-        emits an AclWarning and returns; the model is unloaded when the call has returned. After a fault of the device
-        the model is not unloaded: see `health.abandoned_models`. A second close is not an error.
+        emits an AclWarning and returns; the model is unloaded when the call has returned. After a fault of the device,
+        the close waits for the calls at most 1 second, unless a reset runs or a supervisor will begin one, and the
+        model is not unloaded: see `health.abandoned_models`. A second close is not an error.
 
         Returns:
             An Operation; await it, or call its `result()`.

@@ -127,6 +127,11 @@ class Slots(SlotsBase):
         """The streams that the slots use now."""
         return tuple(stream._core for stream in self._streams)
 
+    @property
+    def ends(self) -> bool:
+        """Whether the model was closed, and its memory was not freed."""
+        return self in _ending
+
     def tend(self) -> None:
         """Frees what ended calls have left, and renews failed streams. Runs on the maintenance thread."""
         self._collect()

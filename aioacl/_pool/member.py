@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from aioacl._pool.pool import Pool
 
 T = TypeVar("T")
+MODEL_SECONDS: Final = 5.0  # how long the close of the model waits for work; the close of the device drops it
 
 # What no later try can change.
 LASTING: Final = (ParameterError, NotSupported, LibraryNotFound, LibraryConflict, ForkedProcessError)
@@ -194,7 +195,7 @@ class Member:
             return True
         source, replaced = self._newest()
         model = await self._load(device, source, deadline)
-        stack.push_async_callback(model._close_at_end)
+        stack.push_async_callback(_close, model)
         rows = RowsOfModel(model._described, model._life.spec)
         await results_of(model._life, (rows.zeros,), rows.gear_for([rows.zeros]), deadline)
         return self._enter(device, model, replaced)
@@ -230,6 +231,10 @@ class Member:
                 return False
             self.device, self.model = device, model
         return True
+
+
+async def _close(model: Model) -> None:
+    await model._life.close(MODEL_SECONDS)
 
 
 def may_pass(error: BaseException) -> bool:

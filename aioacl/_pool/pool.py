@@ -62,7 +62,8 @@ class Pool(Batcher):
     def close(self, grace: Seconds = GRACE_SECONDS) -> Operation[None]:
         """Closes the batcher as `Batcher.close` does, then the models, the supervisors and the devices.
 
-        Each is closed also if the close of another fails; then the first error is raised. If this takes more than
+        Each is closed also if the close of another fails; then the first error is raised. Work that has not ended
+        5 seconds after the close of the batcher is dropped by the close of its device. If all this takes more than
         60 seconds, because a call does not return from C, the close emits an AclWarning, and continues on threads of
         the pool. The models of `replace` stay open. A second close is not an error.
 

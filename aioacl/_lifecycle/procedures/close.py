@@ -6,7 +6,7 @@ import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from aioacl._base import logs
+from aioacl._base import logs, sync
 from aioacl._base.errors import AclWarning
 from aioacl._base.ffi import failure, ffi, lib
 from aioacl._base.states import RELEASED_ALREADY, State, Trigger
@@ -161,6 +161,7 @@ class CloseProcedure(Procedure):
             self.manager.failures.collect_known()  # the reset wakes the runtime, which reports pending failures
             self._apply(Trigger.RELEASE)
             lib.aio_device_flush(self.index)
+            self._wait_for_slots()
             self._let_go()
         except WorkerStuck:
             self._give_up()
@@ -191,6 +192,13 @@ class CloseProcedure(Procedure):
         outcome = ffi.new("int32_t[3]")
         lib.aio_device_abort(self.index, int(limits.ABORT_SECONDS * 1e6), outcome)
         return bool(outcome[1] + outcome[2] == 0)
+
+    def _wait_for_slots(self) -> None:
+        """Waits for the slots of closed models. Their threads give them back now, and `_let_go` frees their memory."""
+        end, changed = sync.monotonic() + limits.SLOTS_SECONDS, self.admission.changed
+        while self.manager.models.are_ending and sync.monotonic() < end:
+            with changed:
+                changed.wait(limits.SHORTEST_NAP)
 
     def _let_go(self) -> None:
         control = self.manager.control

@@ -17,6 +17,7 @@ DROP_SECONDS: Final = 3.5  # to drop the work of one stream; the runtime drops o
 OPEN_SECONDS: Final = 60.0  # for each step of an open, because the driver may have to start the card
 CLOSE_SECONDS: Final = 5.0
 HOPELESS_SECONDS: Final = 1.0
+SLOTS_SECONDS: Final = 1.0  # for calls of closed models whose callers do not take the results
 # A barrier checks at this interval if the last user has closed the device.
 LOOK_SECONDS: Final = 1.0
 POOL_EVENTS: Final = 32

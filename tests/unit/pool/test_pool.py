@@ -14,6 +14,7 @@ import aioacl
 from aioacl import (
     AclError,
     AclWarning,
+    DeviceFault,
     DeviceTimeout,
     ParameterError,
     State,
@@ -22,7 +23,8 @@ from aioacl import (
 )
 from aioacl._base.ffi import lib
 from aioacl._lifecycle.manager import manager_of
-from aioacl._pool import opening
+from aioacl._models import lifetime
+from aioacl._pool import member, opening
 from aioacl._pool import pool as pool_module
 from aioacl.testing._snapshot import open_devices
 from tests.kit import (
@@ -37,6 +39,7 @@ from tests.kit import (
     raises,
     until,
 )
+from tests.support import offline
 from tests.support.batching import tasks
 from tests.unit.batches.test_models import BATCHES, EXECUTE, FIXED, first_ten, is_right, item, run
 
@@ -394,6 +397,30 @@ async def test_close_that_waits_for_a_call_in_c_warns_and_goes_on(monkeypatch: p
     await until(hanging(UNLOAD))
     simulator.release_call(UNLOAD)
     await until(lambda: not open_devices())
+
+
+async def test_75_close_drops_the_work_that_has_not_ended_after_the_grace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(member, "MODEL_SECONDS", 0.0)
+    infer = await open_pool(BATCHES, (0,))
+    async with tasks() as group:
+        offline.hold(infer.models[0])
+        call = Waiting(group, lambda: infer(item(0)))
+        await until(lambda: simulator.stats().tasks)
+        await infer.close(grace=0)
+        assert not open_devices()
+        await raises(ParameterError, call.outcome())
+
+
+@pytest.mark.leaves("offline_models")  # the failed device keeps its model
+async def test_91_close_on_a_failed_device_waits_for_no_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifetime, "FAULTY_SECONDS", 0.0)
+    infer = await open_pool(BATCHES, (0,), supervise=False)
+    with simulator.fault(EXECUTE, sticky=FAULT, nth=1):
+        await raises(DeviceFault, infer(item(0)))
+    await infer.close()
+    assert not open_devices()
 
 
 async def test_close_that_is_too_late_for_its_caller_raises() -> None:
