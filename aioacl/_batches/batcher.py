@@ -255,7 +255,8 @@ class Batcher(Made):
     def replace(self, *models: Model) -> Operation[None]:
         """Replaces the models: warms the new ones, gives them all new batches, and waits for the executions of the old.
 
-        The old models are not closed. If a new model fails its first execution, nothing is replaced.
+        The old models are not closed. If a new model fails its first execution, or the await is cancelled before that
+        has ended, nothing is replaced. A later cancellation ends only the wait.
 
         Args:
             *models: the new models, with the inputs, outputs and gears of the old ones.
@@ -271,30 +272,22 @@ class Batcher(Made):
         return Operation("infer.replace()", lambda: self._replace(models), self)
 
     async def _replace(self, models: tuple[Model, ...]) -> None:
-        runner, core = self._runner, self._runner.core
+        runner = self._runner
         new = [Served(executor, device) for executor, device in self._serve(models, runner.thread)]
         try:
             for each in new:
                 await warm(each.executor)
+            if runner.refusal is not None:
+                runner.refusal()
         except BaseException:
             for each in new:
                 each.executor.close()
             raise
-        if runner.refusal is not None:
-            for each in new:
-                each.executor.close()
-            runner.refusal()
         with self._replacing:
-            old, self._served = self._served, new
-            self._models = models
+            over = runner.replace(new)
+            self._models, self._served = models, new
             self._replaced += 1
-        for each in new:
-            runner.serve(each)
-        for each in old:
-            runner.drain(each)
-        await runner.when(lambda: not any(each.state in core.models for each in old)).ended()
-        for each in old:
-            runner.forget(each)
+        await over.ended()
 
     def _add(self, model: Model, replaced: int) -> bool:
         """Gives batches to one more model, which was warmed. Any thread may call it.
@@ -306,9 +299,9 @@ class Batcher(Made):
                 return False
             [(executor, device)] = self._serve((model,), self._runner.thread)
             served = Served(executor, device)
+            self._runner.serve(served)
             self._models = (*self._models, model)
             self._served = [*self._served, served]
-        self._runner.serve(served)
         return True
 
     def close(self, grace: Seconds = GRACE_SECONDS) -> Operation[None]:

@@ -111,13 +111,11 @@ class Runner:
         """Gives batches to one more model."""
         self._tell(self._serve, served)
 
-    def drain(self, served: Served) -> None:
-        """Gives no more batches to a model."""
-        self._tell(self.core.drain_model, served.state)
-
-    def forget(self, served: Served) -> None:
-        """Drops a model whose executions have ended."""
-        self._tell(self._forget, served)
+    def replace(self, new: Sequence[Served]) -> JobFuture[None]:
+        """Gives all new batches to these models. The future ends when the executions of all others have ended."""
+        future = JobFuture[None]()
+        self._tell(self._replace, (new, future))
+        return future
 
     def close(self) -> None:
         """Takes no more items, and lets those that wait leave at once."""
@@ -225,6 +223,8 @@ class Runner:
             else:
                 results = dict(zip(items, outcomes, strict=False))
                 self._send(over, type(outcomes)(results[item] for item in over))
+        if execution.model.leaving:
+            self._forget_drained(execution.model)
 
     @staticmethod
     def _send(over: Sequence[BatchItem], outcomes: list[Any]) -> None:
@@ -323,6 +323,22 @@ class Runner:
             served.device.stop = served.device.view.listen(self.look)
         self.core.add_model(served.state)
         self._look(None)
+
+    def _replace(self, news: tuple[Sequence[Served], JobFuture[None]]) -> None:
+        new, future = news
+        old = tuple(self._served)
+        for served in new:
+            self._serve(served)
+        for model in old:
+            self.core.drain_model(model)
+            self._forget_drained(model)
+        self._waits.append((lambda: not any(model in self._served for model in old), future))
+
+    def _forget_drained(self, model: ModelState[BatchItem]) -> None:
+        """Drops a model that gets no more batches, if its executions have ended."""
+        served = self._served.get(model)
+        if served is not None and model not in self.core.models:
+            self._forget(served)
 
     def _close(self, _: None) -> None:
         self.core.closing = True

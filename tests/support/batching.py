@@ -117,17 +117,25 @@ def check(x: Any) -> tuple[Any, int, Hashable]:
 def batching(*executors: Any, view: View | None = None, **rules: Any) -> Generator[Any]:
     """A batcher over executors, each on a device of its own or on `view`, or over pairs of an executor and a device.
 
-    At the end, all items have an outcome.
+    The models of `replace_by` are such executors or pairs too. At the end, all items have an outcome.
     """
-    pairs = [each if isinstance(each, tuple) else (each, view or View()) for each in executors]
-    served = [(executor, Watched(device)) for executor, device in pairs]
-    batcher = Batcher._make(Rules(GEARS, **rules), check, lambda *_: served)
+
+    def serve(models: Any, _: object) -> list[Any]:
+        pairs = [each if isinstance(each, tuple) else (each, view or View()) for each in models or executors]
+        return [(executor, Watched(device)) for executor, device in pairs]
+
+    batcher = Batcher._make(Rules(GEARS, **rules), check, serve)
     try:
         yield batcher
     finally:
         batcher._close_later()
     assert batcher._runner.core.waiting.rows == 0
     assert not batcher._runner.core.waiting.outside
+
+
+async def replace_by(batcher: Any, *executors: Any) -> None:
+    """Replaces the executors, as `replace` does with models."""
+    await batcher._replace(executors)
 
 
 @asynccontextmanager
