@@ -14,6 +14,7 @@ from aioacl._base.codes import DEVICE_ACTIONS
 from aioacl._base.ffi import failure
 from aioacl._base.states import State
 from aioacl._batches.alone import Alone
+from aioacl._batches.executor import Look
 from aioacl._batches.thread import THREAD
 from aioacl._lifecycle.health import health_of
 from aioacl._models.calls import ModelRun
@@ -139,29 +140,16 @@ class ModelDevice:
         self._manager = manager
         self._thread = thread
 
-    @property
-    def generation(self) -> int:
-        """The number of the generation."""
-        return self._manager.generation
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it admits work."""
-        return self._manager.admission.shown is State.OPEN
-
-    @property
-    def failed(self) -> bool:
-        """Whether it has a failure that only a reset ends."""
-        fault = self._manager.failures.last_fault
-        of_now = fault is not None and fault.generation == self._manager.generation
-        return of_now and fault is not None and fault.action in DEVICE_ACTIONS
-
-    @property
-    def returns(self) -> bool:
-        """Whether it drains, is being reset, or has a supervisor that will reset it."""
-        return (
-            self._manager.admission.shown in (State.DRAINING, State.RESETTING)
-            or health_of(self._manager).recovering
+    def look(self) -> Look:
+        """Returns what it can do now, as of one moment: between two questions, a reset could end."""
+        fault = self._manager.failures.last_fault  # first, so that `health` knows of it
+        health = health_of(self._manager)
+        of_now = fault is not None and fault.generation == health.generation
+        return Look(
+            generation=health.generation,
+            is_open=health.state is State.OPEN,
+            failed=of_now and fault is not None and fault.action in DEVICE_ACTIONS,
+            returns=health.state in (State.DRAINING, State.RESETTING) or health.recovering,
         )
 
     def listen(self, changed: Callable[[], object]) -> Callable[[], object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aioacl._batches.state import DeviceState, ModelState
 
@@ -43,27 +43,27 @@ class Executor(Protocol):
         ...
 
 
+class Look(NamedTuple):
+    """What a device can do, at one moment.
+
+    Attributes:
+        generation: the number of the generation, which each reset raises.
+        is_open: whether it admits work.
+        failed: whether it has a failure of this generation that only a reset ends.
+        returns: whether it drains, is being reset, or has a supervisor that has not given up.
+    """
+
+    generation: int
+    is_open: bool
+    failed: bool
+    returns: bool
+
+
 class DeviceView(Protocol):
     """What the batcher asks of a device. No answer blocks."""
 
-    @property
-    def generation(self) -> int:
-        """The number of the generation, which each reset raises."""
-        ...
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it admits work."""
-        ...
-
-    @property
-    def failed(self) -> bool:
-        """Whether it has a failure that only a reset ends."""
-        ...
-
-    @property
-    def returns(self) -> bool:
-        """Whether it drains, is being reset, or has a supervisor that has not given up."""
+    def look(self) -> Look:
+        """Returns what it can do now."""
         ...
 
     def listen(self, changed: Callable[[], object]) -> Callable[[], object]:

@@ -296,14 +296,13 @@ class Runner:
     def _look(self, _: None) -> None:
         self._wake = None  # if the timer of a loop was early, it is set once more
         for watched in {served.device for served in self._served.values()}:
-            view = watched.view
-            generation, failed = view.generation, view.failed
+            look = watched.view.look()
             self.core.tell(
                 watched.state,
-                is_open=view.is_open,
-                coming=view.returns,
-                generation=generation,
-                failed=failed and view.generation == generation,
+                is_open=look.is_open,
+                coming=look.returns,
+                generation=look.generation,
+                failed=look.failed,
             )
         if not self.core.may_run:
             self._give_up()

@@ -21,7 +21,7 @@ import numpy as np
 import aioacl
 from aioacl import _digits, simulator
 from aioacl._batches.batcher import Batcher
-from aioacl._batches.executor import Watched
+from aioacl._batches.executor import Look, Watched
 from aioacl._batches.state import Rules
 from benchmarks.batch_peers import MAX_ROWS, PEERS, by_hand, installed
 from benchmarks.floor import floor
@@ -60,9 +60,9 @@ BEST_OF: Final = 5
 class _Device:
     """A device that is always open."""
 
-    generation = 1
-    is_open = True
-    failed = returns = False
+    def look(self) -> Look:
+        """It never changes."""
+        return Look(generation=1, is_open=True, failed=False, returns=False)
 
     def listen(self, changed: Callable[[], object]) -> Callable[[], object]:
         return changed

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from aioacl._batches.batcher import Batcher
-from aioacl._batches.executor import Watched
+from aioacl._batches.executor import Look, Watched
 from aioacl._batches.state import Rules
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ class View:
         self.failed = False
         self.returns = False
         self._listeners: list[Callable[[], object]] = []
+
+    def look(self) -> Look:
+        return Look(self.generation, self.is_open, self.failed, self.returns)
 
     def listen(self, changed: Callable[[], object]) -> Callable[[], object]:
         self._listeners.append(changed)

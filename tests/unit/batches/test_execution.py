@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -11,6 +12,8 @@ import pytest
 import aioacl
 from aioacl import ParameterError, open_batcher, simulator
 from aioacl._base import sync
+from aioacl._batches.execution import ModelDevice
+from aioacl._batches.executor import Look
 from tests.kit import Waiting, raises, until, until_now
 from tests.support import offline
 from tests.support.batching import tasks
@@ -176,3 +179,30 @@ async def test_execution_on_a_closed_model_fails_its_items(open_device: OpenDevi
             error = await raises(aioacl.AclError, infer(rows(1)))
         assert "closed" in str(error)
         assert simulator.violations() == []
+
+
+async def test_device_in_a_reset_is_open_or_returns_at_each_look(open_device: OpenDevice) -> None:
+    wrong, over = list[Look](), threading.Event()
+
+    def watch(view: ModelDevice) -> None:
+        while not over.is_set():
+            look = view.look()
+            if not (look.is_open or look.returns):
+                wrong.append(look)
+
+    async with (
+        open_device() as device,
+        device.load_model(offline.product()) as model,
+        open_batcher(model) as infer,
+    ):
+        view = infer._served[0].device.view
+        assert isinstance(view, ModelDevice)
+        watching = threading.Thread(target=watch, args=(view,))
+        watching.start()
+        try:
+            for _ in range(20):
+                await device.force_reset()
+        finally:
+            over.set()
+            watching.join()
+    assert wrong == []
