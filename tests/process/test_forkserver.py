@@ -126,15 +126,22 @@ if "abruptly" in sys.argv:
 """
 
 
-@pytest.mark.parametrize(("how", "status"), [("abruptly", 3), ("as usual", 0)])
+@pytest.mark.parametrize(("how", "status"), [("abruptly", 3), ("as usual", 0), ("killed with its group", -9)])
 def test_server_and_its_children_end_with_the_test_process(how: str, status: int) -> None:
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        [sys.executable, "-c", ENDS, how], stdin=pipe, stdout=pipe, text=True, cwd=forkserver.ROOT
+        [sys.executable, "-c", ENDS, how],
+        stdin=pipe,
+        stdout=pipe,
+        text=True,
+        cwd=forkserver.ROOT,
+        start_new_session=True,
     ) as process:
         assert process.stdout is not None
         pid, address = process.stdout.readline().split()
         child = os.pidfd_open(int(pid))
+        if how.startswith("killed"):
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate("go on\n", 60)
     assert process.returncode == status
     ended, _, _ = select.select([child], [], [], 60)

@@ -25,7 +25,7 @@ modules are cleared one at a time when the child ends. With `exact_end` the chil
 process does, and takes about ten times as long to end.
 
 The server ends on request, or when a pidfd reports the end of the test process. It then kills the children that are
-left.
+left, and deletes its folder. It and its children have a session of their own.
 
 A child inherits from the server everything that the interpreter or the dynamic loader reads when a process starts:
 variables such as PYTHONUTF8 and LD_LIBRARY_PATH, the hash seed, `sys.orig_argv`. It also inherits the resource
@@ -141,7 +141,10 @@ def _start_server(flags: Sequence[str], kind: str) -> Server:
     address = os.path.join(folder, "server")  # noqa: PTH118 - a socket needs a str
     arguments = [str(ROOT), kind, address, str(os.getpid())]
     process = subprocess.Popen(
-        [sys.executable, *flags, "-c", BOOT, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        [sys.executable, *flags, "-c", BOOT, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # a signal that ends all processes of a run must not keep it from deleting its folder
     )
     atexit.register(_end_server, os.getpid(), process, address)
     assert process.stdout is not None
@@ -367,13 +370,11 @@ def serve() -> CodeType:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(address)
     listener.listen()
-    test_process = os.pidfd_open(int(owner))
+    children = _Children(listener)
     gc.collect()
     gc.freeze()
-    os.write(1, READY)
-    children = _Children(listener, test_process)
     try:
-        request = children.serve()
+        request = children.serve(int(owner))
     except (KeyboardInterrupt, _Ended):
         children.kill()
         shutil.rmtree(Path(address).parent)
@@ -404,20 +405,24 @@ def _warm_up() -> None:
 class _Children:
     """The running children, by pidfd."""
 
-    def __init__(self, listener: socket.socket, test_process: int) -> None:
+    def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
-        self._test_process = test_process
         self._connections: dict[int, tuple[int, socket.socket]] = {}
 
-    def serve(self) -> _Request:
-        """Forks for each request, and returns the request in the child."""
+    def serve(self, owner: int) -> _Request:
+        """Forks for each request, and returns the request in the child. `owner` is the id of the test process."""
+        try:
+            test_process = os.pidfd_open(owner)
+            os.write(1, READY)
+        except (ProcessLookupError, BrokenPipeError) as error:
+            raise _Ended from error
         while True:
-            waited_for = [self._listener.fileno(), self._test_process, *self._connections]
+            waited_for = [self._listener.fileno(), test_process, *self._connections]
             ready, _, _ = select.select(waited_for, [], [])
             for descriptor in ready:
                 if descriptor in self._connections:
                     self._report(descriptor)
-            if self._test_process in ready:
+            if test_process in ready:
                 raise _Ended
             if self._listener.fileno() in ready and (request := self._fork()) is not None:
                 return request
