@@ -26,7 +26,28 @@ pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: .ci/slow cluster installs it"),
 ]
 ROOT: Final = Path(__file__).parents[2]
-RUN_SECONDS: Final = 540  # the processes of Ray start slowly on a busy machine
+RUN_SECONDS: Final = 1800  # ends a program that hangs
+# Ray's processes give each other up after 5 to 60 s. On a busy machine, they may get no CPU for longer than that.
+PATIENT_SECONDS: Final = 900
+PATIENT: Final = {
+    **{
+        f"RAY_{name}": str(PATIENT_SECONDS)
+        for name in (
+            "gcs_rpc_server_connect_timeout_s",
+            "gcs_rpc_server_reconnect_timeout_s",
+            "gcs_server_request_timeout_seconds",
+            "py_gcs_connect_timeout_s",
+            "worker_register_timeout_seconds",
+        )
+    },
+    **{
+        f"RAY_{name}": str(PATIENT_SECONDS * 1000)
+        for name in ("agent_register_timeout_ms", "health_check_timeout_ms", "grpc_keepalive_timeout_ms")
+    },
+}
+# `ray.init` waits 30 s for the node, and this limit cannot be set. The program has not begun then, so it runs again.
+NOT_STARTED: Final = "The current node timed out during startup"
+STARTS: Final = 5
 
 ACTORS: Final = """
 import json
@@ -74,7 +95,8 @@ class Actor:
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
 try:
     actors = [Actor.remote() for _ in range(2)]
-    found = {"node": ray.cluster_resources(), "devices": sorted(ray.get([each.devices.remote() for each in actors]))}
+    devices = sorted(ray.get([each.devices.remote() for each in actors]))
+    found = {"devices": devices, "node": ray.cluster_resources()}
     print("found", json.dumps(found))
 finally:
     ray.shutdown()
@@ -100,12 +122,16 @@ def run() -> Generator[Callable[..., subprocess.CompletedProcess[str]]]:
             "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
             "RAY_TMPDIR": folder,
             "RAY_USAGE_STATS_ENABLED": "0",
+            **PATIENT,
         }
 
         def run(*command: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
-            return finished(
-                [sys.executable, *command], cwd=Path(folder), env=environment | more, timeout=RUN_SECONDS
-            )
+            program = [sys.executable, *command]
+            for _ in range(STARTS - 1):
+                ran = finished(program, cwd=Path(folder), env=environment | more, timeout=RUN_SECONDS)
+                if NOT_STARTED not in ran.stderr:
+                    return ran
+            return finished(program, cwd=Path(folder), env=environment | more, timeout=RUN_SECONDS)
 
         yield run
 
