@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
+import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aioacl._base.paths import PACKAGE
+from aioacl._library.locate import Unusable
+from aioacl._pyacl.place import check_folder, python_path
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+ROOT = PACKAGE.parent
 FOLDER = str(PACKAGE / "_pyacl" / "path")
 PROGRAM = """
 import os, subprocess, sys
@@ -42,14 +47,17 @@ def other(tmp_path: Path) -> Path:
     return folder
 
 
-def pyacl(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def pyacl(
+    *words: str, options: tuple[str, ...] = (), cwd: Path | None = None, **environ: str
+) -> subprocess.CompletedProcess[str]:
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("AIOACL_", "ASCEND_")) and name != "PYTHONPATH"
     }
     return subprocess.run(
-        [sys.executable, "-m", "aioacl", "pyacl", *words],
+        [sys.executable, *options, "-m", "aioacl", "pyacl", *words],
+        cwd=cwd,
         env={**kept, **environ},
         capture_output=True,
         text=True,
@@ -115,6 +123,11 @@ def test_path_of_the_folder_itself_is_not_another_acl() -> None:
         ((), "expected a program, got none; run `python -m aioacl pyacl SCRIPT`"),
         (("nowhere.py",), "nowhere.py: no such file"),
         (("--path", "program.py"), "expected --path without a program, got program.py"),
+        (("--shadow", "program.py"), "expected --shadow with --path only"),
+        (("--path", "--library", "simulator"), "expected --path without --library"),
+        (("-m",), "expected the name of a module after -m"),
+        (("-c",), "expected a program text after -c"),
+        (("-mnet", "x"), "expected a space after -m, got -mnet"),
     ],
 )
 def test_wrong_use_is_named(words: tuple[str, ...], text: str) -> None:
@@ -127,3 +140,124 @@ def test_program_without_a_library_ends_with_the_cure(program: str) -> None:
     ended = pyacl(program, LD_LIBRARY_PATH="")
     assert ended.returncode == 2
     assert "`--library simulator` works without CANN" in ended.stderr
+
+
+# --- as Python itself runs a program ------------------------------------------------------------------------------
+
+REPORT = """
+import json, os, sys
+import acl
+names = ("dev_mode", "optimize", "dont_write_bytecode", "inspect", "safe_path")
+json.dump([sys.argv, sys.path, sys.warnoptions, [getattr(sys.flags, each) for each in names]], sys.stdout)
+sys.exit("ended" if "-x" in sys.argv else 0)
+"""
+
+
+def reported(words: list[str], folder: Path, standard_input: str = "", **environ: str) -> list[Any]:
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    ended = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        input=standard_input,
+        env={**kept, "AIOACL_LIBRARY": "simulator", **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return [ended.returncode, ended.stderr, json.loads(ended.stdout)]
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A folder with a script and a package that import `acl`."""
+    folder = tmp_path / "work"
+    (folder / "net").mkdir(parents=True)
+    for name in ("script.py", "net/__init__.py", "net/sibling.py"):
+        (folder / name).write_text(REPORT if name == "script.py" else "")
+    for name in ("net/run.py", "net/__main__.py"):
+        (folder / name).write_text("from . import sibling\n" + REPORT)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["script.py", "-q", "-x", "--path"],
+        ["./script.py", "--", "-m", "--", "net"],
+        ["-m", "net", "-x", "-q"],
+        ["-m", "net.run", "--library", "x"],
+        ["-c", REPORT, "-q", "a b"],
+        ["-", "-m"],
+    ],
+)
+def test_program_sees_what_python_itself_shows_it(words: list[str], package: Path) -> None:
+    text = REPORT if words[0] == "-" else ""
+    expected = reported(words, package, text, PYTHONPATH=python_path(str(ROOT)))
+    command = ["-m", "aioacl", "pyacl", "-q", *words]
+    assert reported(command, package, text, PYTHONPATH=str(ROOT)) == expected
+
+
+@pytest.mark.parametrize(
+    "options", [["-u", "-O"], ["-X", "dev", "-Werror"], ["-OOB"], ["-W", "ignore::UserWarning", "-P"]]
+)
+def test_program_gets_the_options_of_python(options: list[str], package: Path) -> None:
+    expected = reported([*options, "script.py"], package, PYTHONPATH=python_path(str(ROOT)))
+    for module in (["-m", "aioacl"], ["-maioacl"]):
+        command = [*options, *module, "pyacl", "-q", "script.py"]
+        assert reported(command, package, PYTHONPATH=str(ROOT)) == expected
+    joined = (
+        [*options[:-1], f"{options[-1]}m", "aioacl"] if options == ["-OOB"] else [*options, "-m", "aioacl"]
+    )
+    assert reported([*joined, "pyacl", "-q", "script.py"], package, PYTHONPATH=str(ROOT)) == expected
+
+
+def test_empty_part_of_pythonpath_stays_the_current_folder(package: Path) -> None:
+    for before in (f":{ROOT}", f"{ROOT}::/nowhere", f"{ROOT}:"):
+        expected = reported(["script.py"], package, PYTHONPATH=python_path(before))
+        assert str(package) in expected[2][1][1:]
+        command = ["-m", "aioacl", "pyacl", "-q", "script.py"]
+        assert reported(command, package, PYTHONPATH=before) == expected
+    assert python_path("") == python_path(None) == FOLDER
+
+
+@pytest.mark.parametrize("words", [("program.py",), ("-m", "program")])
+def test_acl_beside_the_program_is_refused(words: tuple[str, ...], other: Path) -> None:
+    (other / "program.py").write_text("import acl\n")
+    ended = pyacl(*words, cwd=other, AIOACL_LIBRARY="simulator", PYTHONPATH=str(ROOT))
+    assert ended.returncode == 2
+    assert f"expected no module acl in the folder of the program, got {other}/acl.py" in ended.stderr
+
+
+def test_acl_in_the_current_folder_is_not_reported_for_a_program_elsewhere(
+    package: Path, other: Path
+) -> None:
+    script = str(package / "script.py")
+    ended = pyacl(script, cwd=other, AIOACL_LIBRARY="simulator", PYTHONPATH=str(ROOT))
+    assert ended.returncode == 0
+    assert "the module of aioacl, the only one" in ended.stderr
+
+
+@pytest.mark.parametrize("option", ["-E", "-I"])
+def test_option_of_python_that_ignores_pythonpath_is_refused(option: str, program: str) -> None:
+    ended = pyacl(program, options=(option,), AIOACL_LIBRARY="simulator")
+    assert ended.returncode == 2
+    assert "expected Python without -E and -I, which ignore PYTHONPATH" in ended.stderr
+
+
+def test_folder_that_every_user_may_write_to_is_refused_and_findings_are_printed(tmp_path: Path) -> None:
+    made = tmp_path / "path" / "acl" / "__pycache__"
+    made.mkdir(parents=True)
+    (made.parent / "__init__.py").write_text("")
+    (made / "__init__.pyc").write_text("")
+    assert check_folder(strict=True, folder=made.parents[1]) == ()
+    for each in (made, made / "__init__.pyc", made.parent / "__init__.py", made.parent, made.parents[1]):
+        before = each.stat().st_mode
+        each.chmod(before | stat.S_IWGRP)
+        assert str(each) in check_folder(strict=False, folder=made.parents[1])[0]
+        with pytest.raises(Unusable, match="AIOACL_STRICT refuses this"):
+            check_folder(strict=True, folder=made.parents[1])
+        each.chmod(before | stat.S_IWOTH)
+        with pytest.raises(Unusable, match="any user may write to"):
+            check_folder(strict=False, folder=made.parents[1])
+        each.chmod(before)
