@@ -236,15 +236,12 @@ def _accepted(kind: str) -> str:
 
 
 def _stub_of(row: Any) -> str:
-    if any(each.kind == "any" for each in row.arguments):
-        parameters = "*arguments: Any"
-    else:
-        optional = [" | None = None" if each.optional else "" for each in row.arguments]
-        typed = [
-            f"{each.name}: {_accepted(each.kind)}{more}"
-            for each, more in zip(row.arguments, optional, strict=True)
-        ]
-        parameters = ", ".join([*typed, "/"] if typed else [])
+    optional = [" | None = None" if each.optional else "" for each in row.arguments]
+    typed = [
+        f"{each.name}: {_accepted(each.kind)}{more}"
+        for each, more in zip(row.arguments, optional, strict=True)
+    ]
+    parameters = ", ".join([*typed, "/"] if typed else [])
     kinds = [_python_type(each.kind) for each in row.results]
     if not row.code and len(kinds) == 1:
         returns = f"{kinds[0]} | None" if row.results[0].kind == "text" else kinds[0]

@@ -281,11 +281,9 @@ def _nothing(kind: str) -> Any:
 
 def unsupported(row: Row, why: str) -> Any:
     """A function that returns ACL_ERROR_FEATURE_UNSUPPORTED in the form of its row, and warns at its first call."""
-    unchecked = any(each.kind == "any" for each in row.arguments)
 
     def call(*arguments: Any) -> Any:
-        if not unchecked:
-            check(row, arguments)
+        check(row, arguments)
         _warn_once(
             row.full_name, f"{row.full_name} returns {UNSUPPORTED} ({codes.lookup(UNSUPPORTED).name}): {why}"
         )
@@ -334,8 +332,6 @@ def _handmade(row: Row, function: Callable[..., Any]) -> Any:
 
 
 def _signature(row: Row) -> inspect.Signature:
-    if any(each.kind == "any" for each in row.arguments):
-        return inspect.Signature([inspect.Parameter("arguments", inspect.Parameter.VAR_POSITIONAL)])
     return inspect.Signature(
         [
             inspect.Parameter(

@@ -38,9 +38,8 @@ STRUCTURES: Final = {
 }
 """The kinds of results that C writes into a structure, and Python returns as a dict."""
 OBJECTS: Final = ("text", "float", "bytes", "list", "tuple", "dict", "callable", "array", "object")
-SPECIAL: Final = ("given", "none", "unsupported", "any")
-"""`given`: the first argument is returned. `none`: None. `unsupported`: the code itself. `any`: arguments that are not
-checked."""
+SPECIAL: Final = ("given", "none", "unsupported")
+"""`given`: the first argument is returned. `none`: None. `unsupported`: the code itself."""
 KINDS: Final = frozenset({*NUMBERS, *STRUCTURES, *OBJECTS, *SPECIAL})
 RET: Final = "ret"
 
