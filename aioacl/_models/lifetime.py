@@ -207,7 +207,7 @@ class Lifetime:
     def _record(self, instances: Sequence[int], began: float, code: int = 0) -> None:
         spent_us = round((sync.monotonic() - began) * 1e6)
         for instance in instances:
-            flight.name_model(instance, self.name)
+            flight.name_model(instance, self.label)
             flight_note(lib.AIO_FLIGHT_LOAD, self.manager.index, instance, code, spent_us)
 
     def _tell(self, kind: EventKind, **details: Any) -> None:

@@ -24,12 +24,15 @@ from aioacl._base.options import repr_of
 from aioacl._base.public import publish
 from aioacl._base.unique import Unique
 from aioacl._library.runtime import must_not_be_forked
+from aioacl._lifecycle.manager import opened_managers
 from aioacl._trace import page, perfetto
 from aioacl._wait.current import run_blocking
 from aioacl._wait.job_future import JobFuture
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from aioacl._lifecycle.manager import Manager
 
 MOST_RECORDS: Final = 1 << 22  # 160 MB; the oldest records of a longer trace are dropped
 LOOK_SECONDS: Final = 0.05  # in this time, far fewer records are written than the recorder has room for
@@ -128,10 +131,12 @@ def _path(name: str, value: object) -> Path:
 
 
 class _Collected:
-    """The records since it was made."""
+    """The records since it was made, after one with the state of each device."""
 
     def __init__(self) -> None:
+        now_ns = time.monotonic_ns()  # before the first record
         self._first = self._next = flight_ring.count()
+        self._states = b"".join(_state_of(manager, now_ns) for manager in opened_managers())
         self._chunks: deque[bytes] = deque()
         self._count = self._left = 0
 
@@ -152,7 +157,17 @@ class _Collected:
         written = self._next - self._first
         missing = written - self._count - self._left
         clocks = time.time_ns(), time.monotonic_ns()
-        return flight_ring.Ring(b"".join(self._chunks), os.getpid(), *clocks, written, self._left, 0, missing)
+        raw = b"".join((self._states, *self._chunks))
+        return flight_ring.Ring(raw, os.getpid(), *clocks, written, self._left, 0, missing)
+
+
+def _state_of(manager: Manager, now_ns: int) -> bytes:
+    """Returns a record of the state of the device, as the lifecycle writes it when the state changes."""
+    state = manager.admission.shown
+    thread = threading.get_native_id()
+    return LAYOUT.pack(
+        0, now_ns, manager.generation, lib.AIO_FLIGHT_STATE, manager.index, int(state), thread, 0
+    )
 
 
 def _work(

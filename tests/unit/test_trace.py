@@ -228,6 +228,36 @@ def test_states_of_a_device_are_slices_in_that_of_their_generation() -> None:
     }
 
 
+@anyio_test
+async def test_trace_that_begins_when_a_device_is_open_shows_its_state(
+    open_device: OpenDevice, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.pftrace"
+    async with open_device() as device:
+        async with aioacl.trace(path):
+            await device.force_reset()
+            generation = device.generation
+    found = Decoded(path.read_bytes())
+    states = [begin.name for begin, _ in found.slices() if begin.name in aioacl.State.__members__]
+    assert states[0] == states[-1] == "OPEN"
+    assert [begin.values["generation"] for begin, _ in found.named("generation")] == [
+        generation - 1,
+        generation,
+    ]
+
+
+@anyio_test
+async def test_track_of_a_model_has_the_name_of_its_file_without_its_folder(
+    open_device: OpenDevice, tmp_path: Path
+) -> None:
+    path, file = tmp_path / "run.pftrace", tmp_path / 'a "name"\n</script>.om'.replace("/", "")
+    file.write_bytes(_digits.MODEL.read_bytes())
+    async with open_device() as device, device.load_model(file) as model, aioacl.trace(path):
+        await model(_digits.inputs(_digits.digits().images[0]))
+    [name] = [name for name in Decoded(path.read_bytes()).track_names() if name.startswith("model ")]
+    assert re.fullmatch(rf"model {re.escape(file.name)} \(\d+\)", name)
+
+
 def test_awaits_take_as_few_lanes_as_overlap() -> None:
     records: list[tuple[str, int, dict[str, int]]] = []
     for number in range(30):  # at most three at the same time
