@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from aioacl._base.flight_ring import Ring
 
+AWAIT: Final = lib.AIO_NAME_AWAIT
 MOST_SLICES: Final = 100_000  # more would make the page slow; the shortest are left out
 ESCAPED: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
@@ -35,49 +36,58 @@ def encode(ring: Ring, labels: Mapping[int, str] | None = None) -> bytes:
 
 
 def data(ring: Ring, labels: Mapping[int, str]) -> dict[str, Any]:
-    """Returns what the page shows. Each slice is [track, name, begin, duration, name of a value, value], in us."""
+    """Returns what the page shows.
+
+    Each slice is [track, name, begin, duration, name of a value, value], in us. That of an await whose enqueue is in
+    the trace also has the name and the track of the enqueue.
+    """
     events = Events(ring.raw)
     found = [events.native[index] for index in range(events.count)]
     start = min((event.ns for event in found), default=0)
     slices = _slices(found, start)
     left = max(len(slices) - MOST_SLICES, 0)
     if left:
-        slices = sorted(slices, key=lambda each: -each[3])[:MOST_SLICES]
+        longest = sorted(range(len(slices)), key=lambda index: -slices[index][3])[:MOST_SLICES]
+        slices = [slices[index] for index in sorted(longest)]
     known = names()
     return {
         "summary": f"process {ring.process}: {ring.summary()}"
         + (f"; the {left} shortest slices are left out" if left else ""),
-        "tracks": [
-            {"name": track.name(labels), "device": track.device, "counter": track.kind in COUNTERS}
-            for track in events.tracks
-        ],
-        "names": {number: known[number] for number in {each[1] for each in slices} if number in known},
+        "tracks": [{**track._asdict(), "name": track.name(labels)} for track in events.tracks],
+        "names": {number: known[number] for number in _names_of(slices) if number in known},
         "values": VALUES,
-        "await": lib.AIO_NAME_AWAIT,
-        "slices": sorted(slices, key=lambda each: (each[2], -each[3])),  # the outer slices first
+        "await": AWAIT,
+        "slices": slices,  # the outer slices first
     }
 
 
+def _names_of(slices: list[list[Any]]) -> set[int]:
+    return {name for each in slices for name in (each[1], *each[6:7])}
+
+
 def _slices(events: list[Any], start: int) -> list[list[Any]]:
-    """Pairs the begins and the ends of each track; an instant has the duration 0."""
-    found: list[list[Any]] = []
-    stacks: dict[int, list[Any]] = {}
+    """Pairs the begins and the ends of each track, in the order of the begins. An instant has the duration 0."""
+    found: dict[int, list[Any]] = {}
+    stacks: dict[int, list[tuple[int, Any]]] = {}
+    enqueues: dict[int, tuple[int, int]] = {}
     order = sorted(range(len(events)), key=lambda index: (events[index].ns, index))
-    for event in (events[index] for index in order):
+    for place, event in enumerate(events[index] for index in order):
+        if event.flow and event.name != AWAIT:
+            enqueues.setdefault(event.flow, (event.name, event.track))  # of a flow, the first event
         if event.type == lib.AIO_EVENT_BEGIN:
-            stacks.setdefault(event.track, []).append(event)
+            stacks.setdefault(event.track, []).append((place, event))
         elif event.type == lib.AIO_EVENT_END and stacks.get(event.track):
-            begun = stacks[event.track].pop()
+            at, begun = stacks[event.track].pop()
             value = event if event.value_name else begun
-            length = (event.ns - begun.ns) / 1e3
-            found.append(
-                [event.track, begun.name, (begun.ns - start) / 1e3, length, value.value_name, value.value]
-            )
+            work = enqueues.get(begun.flow, ()) if begun.name == AWAIT else ()
+            found[at] = [*_span(begun, start, event.ns), value.value_name, value.value, *work]
         elif event.type == lib.AIO_EVENT_INSTANT:
-            found.append(
-                [event.track, event.name, (event.ns - start) / 1e3, 0, event.value_name, event.value]
-            )
-    return found
+            found[place] = [*_span(event, start, event.ns), event.value_name, event.value]
+    return [found[at] for at in sorted(found)]
+
+
+def _span(begun: Any, start: int, end: int) -> list[Any]:
+    return [begun.track, begun.name, (begun.ns - start) / 1e3, (end - begun.ns) / 1e3]
 
 
 def escaped(value: object) -> str:
@@ -107,11 +117,13 @@ def _page(content: dict[str, Any]) -> str:
 <body>
 <h1>Trace</h1>
 <p id="summary"></p>
-<p>Turn the wheel to zoom, and drag to move. Click a slice, or a row of the table, to see it.</p>
+<p>Turn the wheel to zoom, and drag to move. Click a slice, or a row of the table, to see it.
+<button type="button" id="closer">Zoom in</button> <button type="button" id="wider">Zoom out</button>
+<button type="button" id="whole">Whole trace</button></p>
 <canvas id="timeline" tabindex="0" aria-label="timeline"></canvas>
 <p id="selected" role="status"></p>
 <h2>The slowest awaits</h2>
-<table><thead><tr><th>begin (ms)</th><th>duration (ms)</th><th>track</th><th>code</th></tr></thead>
+<table><thead><tr><th>begin (ms)</th><th>duration (ms)</th><th>device</th><th>work</th><th>code</th></tr></thead>
 <tbody id="slowest"></tbody></table>
 <script type="application/json" id="data">{escaped(content)}</script>
 <script>{script}</script>
