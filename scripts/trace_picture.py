@@ -10,6 +10,7 @@ of the simulator take a fixed time here, so that their slices are long enough to
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -56,7 +57,7 @@ def main() -> None:
         asyncio.run(run(page))
         subprocess.run(
             [
-                "chromium",
+                shutil.which("chromium") or "chromium",
                 *OPTIONS,
                 f"--window-size={WIDTH},{HEIGHT}",
                 f"--screenshot={TARGET}",

@@ -39,6 +39,7 @@ _COSTS: Final = {
     "Stream.from_handle() is refused",
     "aclrtDestroyStreamForce": "the stream that wakes the runtime stays until the device is reset",
     "aclrtEventElapsedTime": "event.elapsed_since() is refused",
+    "aclrtEventGetTimestamp": "traces have no device times",
     "aclrtGetMemInfo": "device.memory_info() is refused, and a load of a model does not read the free memory first",
     "aclrtGetSocName": "devices are listed without the name of the chip",
     "aclrtMemsetAsync": "stream.fill() is refused",

@@ -23,6 +23,8 @@
 
 #include "internal.h"
 
+enum { SPAN_ENTRIES = 4 }; /* the events before and after the work, the work, and another mark */
+
 static int own(aio_stream *stream) {
     for (unsigned turn = 0;; turn++) {
         uint32_t unowned = AIO_NOBODY;
@@ -277,6 +279,26 @@ static int admit_owned(aio_stream *stream) {
     return 0;
 }
 
+/* A trace wants device times: records an event before the work, and end_span one after it. Both are marks, so
+ * the queue needs room for them. Without the events, the trace has no device times of this work. */
+static void begin_span(aio_stream *stream, aio_frame *frame) {
+    int of = frame->function;
+    bool work =
+        of == AIO_FN_aclrtMemcpyAsync || of == AIO_FN_aclrtMemsetAsync || of == AIO_FN_aclmdlExecuteAsync;
+    frame->since_ns = aio_now_ns();
+    if (work && !stream->borrowed && room(stream) >= SPAN_ENTRIES) {
+        record_owned(stream, AIO_TIMED, false, &frame->timed);
+    }
+}
+
+static void end_span(aio_stream *stream, const aio_frame *frame, aio_result result) {
+    aio_event *end = NULL;
+    if (result >= 0) {
+        record_owned(stream, AIO_TIMED, false, &end);
+    }
+    aio_spans_add(stream, frame, result < 0 ? 0 : (uint64_t)result, end);
+}
+
 int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int function) {
     int code = aio_begin(frame, aio_stream_pass(stream, held), AIO_ENQUEUE, function);
     if (code) {
@@ -290,6 +312,8 @@ int aio_enqueue_begin(aio_stream *stream, aio_frame *frame, int held, int functi
     code = admit_owned(stream);
     if (code) {
         refuse(stream, frame);
+    } else if (atomic_load_explicit(&aio_spans_wanted, memory_order_relaxed)) {
+        begin_span(stream, frame);
     }
     return code;
 }
@@ -329,6 +353,9 @@ static aio_result noted(const aio_stream *stream, const aio_frame *frame, aio_re
 
 static aio_result end_counted(aio_stream *stream, aio_frame *frame, int code, const uint32_t *before) {
     aio_result result = marked(stream, count_result(stream, code, before));
+    if (frame->timed) {
+        end_span(stream, frame, result);
+    }
     unlock_enqueue(stream);
     aio_end(frame, code);
     return noted(stream, frame, result);
@@ -379,6 +406,9 @@ aio_result aio_execute(aio_stream *stream, int held, uint32_t model, const aclmd
         return aio_failed(code);
     }
     if (!can_execute(stream)) {
+        if (frame.timed) {
+            aio_event_drop(frame.timed);
+        }
         refuse(stream, &frame);
         return aio_failed(AIO_NO_MEMORY);
     }
@@ -386,6 +416,9 @@ aio_result aio_execute(aio_stream *stream, int held, uint32_t model, const aclmd
     code = aio_acl.aclmdlExecuteAsync(model, input, output, stream->handle);
     aio_result result = marked(stream, count_result(stream, code, NULL));
     aio_failures_ran(stream);
+    if (frame.timed) {
+        end_span(stream, &frame, result);
+    }
     unlock_enqueue(stream);
     aio_end(&frame, code);
     if (result < 0) {

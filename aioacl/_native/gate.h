@@ -43,6 +43,8 @@ typedef struct {
     aio_thread *thread;
     int64_t began_ns, ended_ns; /* when it has entered the gate, and left it */
     size_t bytes;               /* of a copy; else 0 */
+    struct aio_event *timed;    /* recorded before the work, for a trace with device times; else NULL */
+    int64_t since_ns;           /* a time before that record */
     int32_t outer_device;
     int32_t outer_function;
     int64_t outer_since_us;

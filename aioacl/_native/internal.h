@@ -35,7 +35,7 @@
  *     nudge, counts, exit                                      failures, ACL's counts, the end
  *     events, stage, record, port                              what a device has, and the record of a stream
  *     failure, link, report, attribution, collect              failed tasks
- *     outcome, ask, streamlock, confirm                        what is done, and what is confirmed
+ *     outcome, ask, spans, streamlock, confirm                 what is done, and what is confirmed
  *     borrowed, foreignstop                                    streams of other code
  *     enqueue, staged, stream, device, abort, taskabort        work, streams, and the whole device
  *     waiters, rounds, lent, watcher                           the two ways to wait
@@ -404,6 +404,10 @@ void aio_stream_unhold(aio_stream *stream);
 void aio_stream_free(aio_stream *stream);
 /* ask.c: queries a borrowed event. Leaves the status alone if the record has ended. */
 int aio_event_ask(aio_event *event, aclrtEventRecordedStatus *status);
+/* spans.c: whether a trace wants device times. aio_spans_add passes on the events around the entry at that
+ * position; `end` may be NULL. It takes over the references to both events. */
+extern atomic_bool aio_spans_wanted;
+void aio_spans_add(const aio_stream *stream, const aio_frame *frame, uint64_t position, aio_event *end);
 /* borrowed.c: before and after a call that enqueues on a borrowed stream. The first returns 0, or a code: the
  * stream is gone, or captures. */
 int aio_borrowed_enter(const aio_stream *stream);

@@ -12,8 +12,9 @@
  * loads, and awaits whose begin is overwritten). Such a slice takes the first lane whose last slice ended
  * before it.
  *
- * A flow is an arrow from one event to the next one with the same id: from an enqueue to the await, to the end
- * of the work, and to the wake of the event loop; from an item to its batch and to its end.
+ * A flow is an arrow from one event to the next one with the same id: from an enqueue to the await, to the work
+ * on the device if its times are known, to the end of the work, and to the wake of the event loop; from an item
+ * to its batch and to its end.
  *
  * Records may be missing. A slice whose begin is missing is made from its duration, or left out. A slice whose
  * end is missing ends with the trace, and is marked as unfinished.
@@ -492,6 +493,18 @@ static void on_load(aio_trace *trace, const aio_flight_record *record) {
     end(trace, record->ns, track, AIO_VALUE_CODE, record->code);
 }
 
+/* The spans of a stream do not overlap. */
+static void on_span(aio_trace *trace, const aio_flight_record *record) {
+    uint32_t track = track_of(trace, AIO_TRACK_DEVICE, record->device, record->id >> 32);
+    begin(trace, begin_of(record), track, function_name(record->code, AIO_FLIGHT_ENQUEUE),
+          flow_of(WAIT, record));
+    end(trace, record->ns, track, AIO_VALUE_ERROR_NS, record->thread);
+}
+
+static void on_uncertainty(aio_trace *trace, const aio_flight_record *record) {
+    counter(trace, record, AIO_TRACK_UNCERTAINTY, record->value);
+}
+
 static void (*const handlers[])(aio_trace *, const aio_flight_record *) = {
     [AIO_FLIGHT_ENQUEUE] = on_enqueue,
     [AIO_FLIGHT_COPY] = on_enqueue,
@@ -511,6 +524,8 @@ static void (*const handlers[])(aio_trace *, const aio_flight_record *) = {
     [AIO_FLIGHT_FAULT] = on_fault,
     [AIO_FLIGHT_STATE] = on_state,
     [AIO_FLIGHT_LOAD] = on_load,
+    [AIO_TRACE_SPAN] = on_span,
+    [AIO_TRACE_UNCERTAINTY] = on_uncertainty,
 };
 
 enum { HANDLERS = sizeof handlers / sizeof *handlers };

@@ -20,8 +20,14 @@ enum aio_track_kind {
     AIO_TRACK_LOADS = 9,
     AIO_TRACK_IN_FLIGHT = 10, /* counters: awaits, calls that wait for a slot, rows of a batch */
     AIO_TRACK_WAITING = 11,
-    AIO_TRACK_ROWS = 12
+    AIO_TRACK_ROWS = 12,
+    AIO_TRACK_DEVICE = 13,     /* what a stream does on the device */
+    AIO_TRACK_UNCERTAINTY = 14 /* a counter: the error of the times on the tracks of this kind */
 };
+
+/* Kinds of records that only a trace with device times has, after those of the recorder. A span has the
+ * function as its code, microseconds as its value, and in `thread` the error of its times in nanoseconds. */
+enum aio_trace_kind { AIO_TRACE_SPAN = 256, AIO_TRACE_UNCERTAINTY = 257 };
 
 /* The names of events: AIO_NAME_KINDS plus a kind of a record, AIO_NAME_STATES plus a State, or
  * AIO_NAME_FUNCTIONS plus the index of an ACL function. */
@@ -48,7 +54,8 @@ enum aio_trace_value {
     AIO_VALUE_COMPLETIONS = 6,
     AIO_VALUE_SLOT = 7,
     AIO_VALUE_GENERATION = 8,
-    AIO_VALUE_UNFINISHED = 9 /* 1: the trace ends before the slice */
+    AIO_VALUE_UNFINISHED = 9, /* 1: the trace ends before the slice */
+    AIO_VALUE_ERROR_NS = 10   /* the begin and the end may be earlier or later by that */
 };
 
 /* The types of Perfetto's TrackEvent. FLOW adds a flow to the event before it. */
@@ -92,5 +99,24 @@ const aio_trace_track *aio_trace_tracks(const aio_trace *trace, int *count);
  * place. Returns the number of bytes; nothing is written if it is above `size`. */
 int64_t aio_trace_encode(const aio_trace_event *events, int count, uint64_t first_uuid, uint32_t sequence,
                          uint8_t *out, int64_t size);
+
+/* spans.c: device times of executions, copies and fills. */
+typedef struct {
+    uint64_t id;                 /* as in the records about the entry */
+    int64_t since_ns;            /* CLOCK_MONOTONIC: before the work was enqueued */
+    int64_t seen_ns;             /* CLOCK_MONOTONIC: after the work was done */
+    uint64_t began_us, ended_us; /* on the device's clock (aclrtEventGetTimestamp) */
+    uint32_t generation;
+    int32_t function; /* the ACL function that enqueued the work */
+} aio_span;
+
+/* From now on, events with timestamps are recorded around the work of streams that aioacl has made. Returns 0
+ * if another caller has started that already. */
+int aio_spans_start(void);
+/* Ends that, and drops the spans that were not read. To be called by the caller of aio_spans_start only. */
+void aio_spans_stop(void);
+/* Copies at most `size` spans of the device that are done, and returns their number. Never waits. Drops the
+ * spans of generations that have ended. */
+int aio_spans_read(int device, aio_span *spans, int size);
 
 #endif

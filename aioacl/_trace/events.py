@@ -19,10 +19,12 @@ COUNTERS: Final = {
     lib.AIO_TRACK_IN_FLIGHT: "awaits in flight",
     lib.AIO_TRACK_WAITING: "calls that wait for a slot",
     lib.AIO_TRACK_ROWS: "rows of a batch",
+    lib.AIO_TRACK_UNCERTAINTY: "error of the device times (ns)",
 }
 _GROUPS: Final = {
     lib.AIO_TRACK_STATES: "states",
     lib.AIO_TRACK_STREAM: "stream {number}",
+    lib.AIO_TRACK_DEVICE: "stream {number} on the device",
     lib.AIO_TRACK_AWAITS: "awaits",
     lib.AIO_TRACK_CALLS: "calls of models",
     lib.AIO_TRACK_MODEL: "model {number}",
@@ -50,6 +52,7 @@ VALUES: Final = {
     lib.AIO_VALUE_SLOT: "slot",
     lib.AIO_VALUE_GENERATION: "generation",
     lib.AIO_VALUE_UNFINISHED: "unfinished",
+    lib.AIO_VALUE_ERROR_NS: "error in ns",
 }
 
 

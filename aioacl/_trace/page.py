@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.ffi import lib
 from aioacl._base.paths import DATA
-from aioacl._trace.events import COUNTERS, VALUES, Events, names
+from aioacl._trace.events import VALUES, Events, names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,12 +20,13 @@ from aioacl._base import flight, flight_ring, sync
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi, lib
 from aioacl._base.flight import LAYOUT
-from aioacl._base.options import repr_of
+from aioacl._base.options import must_be_bool, repr_of
 from aioacl._base.public import publish
 from aioacl._base.unique import Unique
 from aioacl._library.runtime import must_not_be_forked
 from aioacl._lifecycle.manager import opened_managers
 from aioacl._trace import page, perfetto
+from aioacl._trace.device_time import Spans, ends_of
 from aioacl._wait.current import run_blocking
 from aioacl._wait.job_future import JobFuture
 
@@ -45,10 +46,11 @@ class Trace(Unique):
     On a thread without a running event loop, use it with `with`. A Trace can be used once.
     """
 
-    __slots__ = ("_done", "_files", "_stop")
+    __slots__ = ("_device_time", "_done", "_files", "_stop")
     _noun = "trace"
 
-    def __init__(self, path: Path, html: Path | None) -> None:
+    def __init__(self, path: Path, html: Path | None, *, device_time: bool) -> None:
+        self._device_time = device_time
         self._files = {path: perfetto.encode, **({html: page.encode} if html is not None else {})}
         self._stop = threading.Event()
         self._done: JobFuture[None] | None = None
@@ -57,10 +59,17 @@ class Trace(Unique):
         must_not_be_forked()
         if self._done is not None:
             raise RuntimeError("the trace was already used; make another one with aioacl.trace(path)")
-        made = {path: make_beside(path) for path in self._files}
-        self._done = done = JobFuture[None]()
-        collected = _Collected()
-        sync.spawn("aioacl-trace", partial(_work, collected, self._stop, done, made, self._files))
+        if self._device_time and not lib.aio_spans_start():
+            raise RuntimeError("another trace has device_time=True; end it first, or omit device_time")
+        try:
+            made = {path: make_beside(path) for path in self._files}
+            self._done = done = JobFuture[None]()
+            collected = _Collected(Spans() if self._device_time else None)
+            sync.spawn("aioacl-trace", partial(_work, collected, self._stop, done, made, self._files))
+        except BaseException:
+            if self._device_time:
+                lib.aio_spans_stop()
+            raise
         return self
 
     async def _end(self) -> None:
@@ -90,22 +99,31 @@ class Trace(Unique):
         run_blocking(self._end, None, "use `async with` instead of `with`")
 
 
-def trace(path: str | os.PathLike[str], *, html: str | os.PathLike[str] | None = None) -> Trace:
+def trace(
+    path: str | os.PathLike[str], *, html: str | os.PathLike[str] | None = None, device_time: bool = False
+) -> Trace:
     """Writes a trace of what the process does in a block, for https://ui.perfetto.dev and for a browser.
 
     Use it as `async with aioacl.trace("run.pftrace"):`, or with `with` on a thread without a running event loop. At the
-    end of the block, the files are written on a thread, also if the block raises. Calls no ACL function.
+    end of the block, the files are written on a thread, also if the block raises. Calls no ACL function, except with
+    `device_time`.
 
     Args:
         path: the file for Perfetto. An existing file is replaced.
         html: a page for a browser, which needs no network; None for no page.
+        device_time: whether the trace also has the time that each execution, copy and fill takes on the device. For
+            that, an event is recorded before and after each of them (aclrtRecordEvent), and its timestamp is read
+            (aclrtEventGetTimestamp). So each of them takes three entries of the stream's queue.
 
     Returns:
-        A Trace, whose block is traced. The block raises OSError if a file cannot be made or written.
+        A Trace, whose block is traced. The block raises OSError if a file cannot be made or written, and RuntimeError
+        if another block of the process already has `device_time`.
 
     Raises:
-        ParameterError: a path is neither a str nor an os.PathLike[str], or both are the same.
+        ParameterError: a path is neither a str nor an os.PathLike[str], or both are the same; or `device_time` is not a
+            bool.
     """
+    must_be_bool("device_time", device_time)
     first = _path("path", path)
     second = None if html is None else _path("html", html)
     if first == second:
@@ -113,7 +131,7 @@ def trace(path: str | os.PathLike[str], *, html: str | os.PathLike[str] | None =
             f"path and html must be different files, got {str(first)!r} for both",
             hint="Pass html='run.html'.",
         )
-    return Trace(first, second)
+    return Trace(first, second, device_time=device_time)
 
 
 def _path(name: str, value: object) -> Path:
@@ -133,7 +151,8 @@ def _path(name: str, value: object) -> Path:
 class _Collected:
     """The records since it was made, after one with the state of each device."""
 
-    def __init__(self) -> None:
+    def __init__(self, spans: Spans | None) -> None:
+        self._spans, self._ended = spans, False
         now_ns = time.monotonic_ns()  # before the first record
         self._first = self._next = flight_ring.count()
         self._states = b"".join(_state_of(manager, now_ns) for manager in opened_managers())
@@ -142,6 +161,8 @@ class _Collected:
 
     def look(self, *, ends: bool) -> None:
         """Takes the new records. With `ends`, it does not wait for records that are being written."""
+        if self._spans is not None:
+            self._spans.look(manager.index for manager in opened_managers())
         records, following = ffi.new("aio_flight_record[]", flight_ring.SLOTS), ffi.new("uint64_t *")
         found = lib.aio_flight_since(self._next, ends, records, flight_ring.SLOTS, following)
         self._next = following[0]
@@ -152,12 +173,25 @@ class _Collected:
             self._count -= dropped
             self._left += dropped
 
+    def end(self) -> None:
+        """Takes the last records."""
+        self.look(ends=True)
+        self.stop_spans()
+
+    def stop_spans(self) -> None:
+        """Ends the records of device times. A later call has no effect."""
+        if self._spans is not None and not self._ended:
+            self._ended = True
+            lib.aio_spans_stop()
+
     def ring(self) -> flight_ring.Ring:
         """Returns the records. Those that were overwritten before they were taken count as missing."""
         written = self._next - self._first
         missing = written - self._count - self._left
         clocks = time.time_ns(), time.monotonic_ns()
         raw = b"".join((self._states, *self._chunks))
+        if self._spans is not None:
+            raw += self._spans.records(ends_of(raw))
         return flight_ring.Ring(raw, os.getpid(), *clocks, written, self._left, 0, missing)
 
 
@@ -181,12 +215,13 @@ def _work(
     try:
         while not stop.wait(LOOK_SECONDS):
             collected.look(ends=False)
-        collected.look(ends=True)
+        collected.end()
         ring = collected.ring()
         for path, temporary in made.items():
             temporary.write_bytes(files[path](ring, flight.models()))
             temporary.replace(path)  # replaces a link, and does not follow it
     except BaseException as error:  # noqa: BLE001 - the end of the block raises it
+        collected.stop_spans()
         for temporary in made.values():
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)

@@ -233,10 +233,9 @@ async def test_trace_that_begins_when_a_device_is_open_shows_its_state(
     open_device: OpenDevice, tmp_path: Path
 ) -> None:
     path = tmp_path / "run.pftrace"
-    async with open_device() as device:
-        async with aioacl.trace(path):
-            await device.force_reset()
-            generation = device.generation
+    async with open_device() as device, aioacl.trace(path):
+        await device.force_reset()
+        generation = device.generation
     found = Decoded(path.read_bytes())
     states = [begin.name for begin, _ in found.slices() if begin.name in aioacl.State.__members__]
     assert states[0] == states[-1] == "OPEN"

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from aioacl._base import flight_ring
 from aioacl._trace import page
 from tests.support.browser import Browser
 from tests.unit.test_trace import ring_of
@@ -14,6 +13,8 @@ from tests.unit.test_trace import ring_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from aioacl._base import flight_ring
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 HOSTILE: Final = "</script><img src=x onerror=\"alert('1')\">\n'quoted' <!-- &amp; \u2028 模型"
