@@ -1,4 +1,4 @@
-"""The totals of the metrics that only Python knows: resets, faults, loads of models, missed events.
+"""The totals of the metrics that only Python knows: resets, faults, loads of models, missed events and records.
 
 They change rarely, and never on the path of an await or an enqueue. So one lock guards them, which is held for a few
 lines and inside which no other lock is taken. What is counted often is counted in C (aioacl/_native/metrics.c).

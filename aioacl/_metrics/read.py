@@ -165,6 +165,7 @@ def _add_totals(scrape: Scrape, ids: Mapping[str, str]) -> None:
     ):
         for (device, *labels), number in totals.counts(name).items():
             scrape.add(name, number, device, ids.get(device, ""), *labels)
+    scrape.add("trace_overwritten_total", totals.counts("trace_overwritten_total").get((), 0))
     for name in ("reset_duration_seconds", "model_load_duration_seconds"):
         for (device, *labels), found in totals.observed(name).items():
             scrape.add_histogram(

@@ -183,4 +183,11 @@ TABLE: Final = (
     _of_device(
         "events_missed_total", "counter", "", "Events that slow listeners of device.events() have missed."
     ),
+    Family(
+        "trace_overwritten_total",
+        "counter",
+        (),
+        "Records that traces of aioacl.trace() lack: later records replaced them before they were taken, or the trace "
+        "was too long.",
+    ),
 )

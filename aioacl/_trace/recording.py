@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from aioacl._base import flight, flight_ring, sync
+from aioacl._base import flight, flight_ring, sync, totals
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import ffi, lib
 from aioacl._base.flight import LAYOUT
@@ -188,6 +188,7 @@ class _Collected:
         """Returns the records. Those that were overwritten before they were taken count as missing."""
         written = self._next - self._first
         missing = written - self._count - self._left
+        totals.count("trace_overwritten_total", by=missing + self._left)
         clocks = time.time_ns(), time.monotonic_ns()
         raw = b"".join((self._states, *self._chunks))
         if self._spans is not None:

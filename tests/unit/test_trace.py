@@ -19,7 +19,7 @@ import pytest
 import aioacl
 from aioacl import _digits, simulator
 from aioacl._base import flight, flight_ring
-from aioacl._trace import page, perfetto
+from aioacl._trace import page, perfetto, recording
 from tests.kit import Waiting, equipped, failing_fill, held_fill, raises, until
 from tests.unit.base.test_flight import NUMBERS, file_of
 
@@ -391,6 +391,29 @@ async def test_trace_keeps_more_records_than_the_recorder(tmp_path: Path) -> Non
     said = [event.name for event in found.events if "missing" in event.name]
     count = sum(event.name == "batch leaves" for event in found.events)
     assert count == laps * flight_ring.SLOTS or said
+
+
+@anyio_test
+async def test_records_that_a_trace_lacks_are_counted_in_the_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "MOST_RECORDS", 100)
+    monkeypatch.setattr(recording, "LOOK_SECONDS", 1e9)  # only the end looks, so each lap is lost
+    before, laps = overwritten(), 2
+    async with aioacl.trace(tmp_path / "run.pftrace"):
+        for number in range(laps * flight_ring.SLOTS):
+            flight.flight_note(NUMBERS["batch leaves"], 0, number, 1, 0)
+    found = Decoded((tmp_path / "run.pftrace").read_bytes())
+    taken = sum(event.name == "batch leaves" for event in found.events)
+    assert overwritten() - before >= laps * flight_ring.SLOTS - taken
+    assert taken < flight_ring.SLOTS
+
+
+def overwritten() -> float:
+    [metric] = [each for each in aioacl.metrics() if each.name == "aioacl_trace_overwritten_total"]
+    [sample] = metric.samples
+    assert sample.labels == {}
+    return sample.value
 
 
 # --- the page -----------------------------------------------------------------------------------------------------
