@@ -6,10 +6,12 @@ import errno
 import signal
 import sys
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import aioacl
 from aioacl import simulator
 from aioacl._base.late import late
 from tests.kit import until_now
@@ -127,6 +129,66 @@ def test_callback_that_cannot_be_enqueued_is_forgotten() -> None:
     assert acl.rt.launch_callback(print, 1, BLOCKING, 0) != 0
     assert not _pending
     simulator.forget()
+
+
+class Argument:
+    """An argument whose end a weak reference shows."""
+
+
+class Waiting:
+    """A stream with one callback, which no thread processes. Keeps only a weak reference to its argument."""
+
+    def __init__(self) -> None:
+        self.calls: list[Argument] = []
+        self.stream, code = acl.rt.create_stream()
+        self._ends = threading.Event()
+        self._thread, _ = acl.util.start_thread(self._run, None)
+        assert code == acl.rt.subscribe_report(self._thread, self.stream) == 0
+        argument = Argument()
+        self.argument = weakref.ref(argument)
+        assert acl.rt.launch_callback(self.calls.append, argument, BLOCKING, self.stream) == 0
+
+    def _run(self) -> None:
+        self._ends.wait()
+        acl.rt.process_report(TIMEOUT)
+
+    def close(self) -> None:
+        self._ends.set()
+        assert acl.util.stop_thread(self._thread) == 0
+
+
+@pytest.mark.parametrize("reset", ["reset_device", "reset_device_force"])
+def test_callback_of_a_stream_that_a_reset_ended_is_forgotten(reset: str) -> None:
+    assert acl.rt.set_device(0) == 0
+    waiting = Waiting()
+    assert getattr(acl.rt, reset)(0) == 0
+    waiting.close()
+    assert (waiting.argument(), waiting.calls) == (None, [])
+
+
+def test_callback_outlives_a_reset_that_does_not_release_the_device() -> None:
+    assert acl.rt.set_device(0) == acl.rt.set_device(0) == 0
+    waiting = Waiting()
+    assert acl.rt.reset_device(0) == 0
+    waiting.close()
+    assert [waiting.argument()] == waiting.calls
+    assert acl.rt.reset_device(0) == 0
+
+
+def test_callback_of_a_stream_that_a_reset_of_aioacl_ended_is_forgotten_at_the_next_launch() -> None:
+    with aioacl.open_device(0) as device:
+        assert acl.rt.set_device(0) == 0
+        waiting = Waiting()
+        assert device.force_reset(foreign=True).result().ok
+        assert acl.rt.set_device(0) == 0
+        later = Waiting()
+        assert waiting.argument() is None
+        assert later.argument() is not None
+        later.close()
+        waiting.close()
+        assert acl.rt.destroy_stream(later.stream) == 0
+        # aioacl has made the first set again after its reset.
+        assert acl.rt.reset_device(0) == acl.rt.reset_device(0) == 0
 
 
 def test_exception_info_callback_gets_the_ids_of_a_failed_task(stream: int) -> None:
