@@ -114,8 +114,10 @@ class BatchItem(ItemFields, Unique):
         self._future = future = loop.new_future()
         turn = loop.turn
         if turn is None:
-            turn = new_turn(self, loop)
-            loop.begin(turn)
+            loop.turn = turn = new_turn(self, loop)
+            if not loop.planned:
+                loop.planned = True
+                loop.call_soon(loop.end_turn)
         else:
             items = turn.items  # as `turn.add`, without a call
             items.append(self)
@@ -229,27 +231,34 @@ class AsyncioLoop:
 
     Attributes:
         turn: the items of the turn that runs; None if there are none.
-        is_closed, is_running, new_future: the methods of the loop.
+        planned: whether the loop will call `end_turn`.
+        call_soon, is_closed, is_running, new_future: the methods of the loop.
     """
 
     __slots__ = (
+        "_ends",
         "_loop",
         "_most_timers",
         "_runner",
         "_tie",
         "_timer",
         "_timers",
+        "call_soon",
         "is_closed",
         "is_running",
         "new_future",
+        "planned",
         "turn",
     )
 
     def __init__(self, runner: Runner, loop: asyncio.AbstractEventLoop) -> None:
         self.turn: Turn[BatchItem] | None = None
+        self.planned = False
+        self.call_soon = loop.call_soon
         self.is_closed = loop.is_closed
         self.is_running = loop.is_running
         self.new_future = loop.create_future
+        self._ends = 0  # the number of the thread, while it is in `end_turn`
         self._runner = runner
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
@@ -257,13 +266,20 @@ class AsyncioLoop:
         self._tie = itertools.count()
         self._most_timers = TIMERS
 
-    def begin(self, turn: Turn[BatchItem]) -> None:
-        """Begins a turn. It is handed over at its end."""
-        self.turn = turn
-        self._loop.call_soon(self.flush)
+    def end_turn(self) -> None:
+        """Hands the items of the turn over. The loop calls it at the end of the turn."""
+        self.planned = False
+        turn = self.turn
+        if turn is not None:
+            self.turn = None
+            self._ends = get_ident()
+            try:
+                self._runner.arrive(turn)
+            finally:
+                self._ends = 0
 
     def flush(self) -> None:
-        """Hands the items of the turn over. Runs at its end, or when a batch is full."""
+        """Hands the items over that have come so far, because a batch is full or the batcher closes."""
         turn = self.turn
         if turn is not None:
             self.turn = None
@@ -276,11 +292,14 @@ class AsyncioLoop:
 
     def send(self, items: Sequence[BatchItem], outcomes: Sequence[Any]) -> None:
         """Ends items with a result or an exception each. Any thread may call it."""
-        if _get_running_loop() is self._loop:
+        if self._ends == get_ident():
             _deliver(items, outcomes)
-            return
-        with suppress(RuntimeError):  # the loop is closed, so no task waits
-            self._loop.call_soon_threadsafe(_deliver, items, outcomes)
+        elif _get_running_loop() is self._loop:
+            # Perhaps in the await of the item that has filled the batch, which must let other tasks run.
+            self.call_soon(_deliver, items, outcomes)
+        else:
+            with suppress(RuntimeError):  # the loop is closed, so no task waits
+                self._loop.call_soon_threadsafe(_deliver, items, outcomes)
 
     # --- time limits ------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,8 @@ from tests.support.batching import ZEROS, ByHand, OnThread, View, batching, task
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from aioacl._batches.executor import Outcomes
+
 pytestmark = [pytest.mark.anyio, pytest.mark.every_loop_in_ci]
 
 
@@ -61,6 +63,33 @@ async def test_items_of_one_turn_are_one_execution() -> None:
     with batching(OnThread(execute)) as infer:
         assert await all_of(infer, range(20)) == [number * 2 for number in range(20)]
     assert sizes == [20]
+
+
+class AtOnce(ByHand):
+    """Executions that end before `execute` returns."""
+
+    def execute(self, calls: list[Any], ended: Callable[[Outcomes], object]) -> None:
+        super().execute(calls, ended)
+        self.end()
+
+
+async def test_item_that_fills_a_batch_lets_other_tasks_run() -> None:
+    log = list[str]()
+    with batching(AtOnce(), most=1) as infer:
+
+        async def greedy() -> None:
+            for number in range(10):
+                assert await infer(number) == number
+            log.append("greedy")
+
+        async def other() -> None:
+            await anyio.sleep(0)
+            log.append("other")
+
+        async with tasks() as group:
+            group.start_soon(greedy)
+            group.start_soon(other)
+    assert log == ["other", "greedy"]
 
 
 async def test_67_each_item_has_one_outcome_under_random_cancellations() -> None:
