@@ -25,7 +25,6 @@ The runner implements rule 14: any loop, any thread.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Generic
@@ -64,17 +63,8 @@ class Core(Generic[I]):
         self.models: list[ModelState[I]] = []
         self.closing = False
         self.wake: float | None = None
-        self.counts = Counts()
+        self.counts = Counts(rules.gears)
         self._tries: dict[I, Tries] = {}  # of the items that were put back
-
-    @property
-    def gears(self) -> tuple[int, ...]:
-        """The numbers of rows that an execution can have."""
-        return self._rules.gears
-
-    def gear_of(self, rows: int) -> int:
-        """Returns the smallest gear with room for so many rows."""
-        return self._rules.gears[bisect_left(self._rules.gears, rows)]
 
     # --- what has happened ------------------------------------------------------------------------------------------
 
@@ -116,7 +106,9 @@ class Core(Generic[I]):
         items = turn.end(now)
         for item in items:
             item._state = RUNNING
-        self.counts.add_wait(0.0, len(items))
+        counts = self.counts  # as `add_wait(0.0, len(items))`, without a call
+        counts.waits.append((0.0, len(items)))
+        counts.waited[0] += len(items)
         return self._begin(model, items, rows, now)
 
     def cancel(self, item: I, *, expired: bool = False) -> bool:
@@ -367,7 +359,8 @@ class Core(Generic[I]):
         execution = Execution(model, items, rows, now)
         model.running.add(execution)
         model.rows += rows
-        self.counts.begin(rows, self.gear_of(rows) - rows)
+        by_rows = self.counts.by_rows
+        by_rows[rows] = by_rows.get(rows, 0) + 1
         return execution
 
     def _next_after_failures(self, now: float) -> Execution[I] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aioacl._base.errors import AclError
 from aioacl._base.ffi import lib
@@ -12,13 +12,15 @@ if TYPE_CHECKING:
     from aioacl._batches.items import BatchItem
     from aioacl._batches.state import Execution
 
+BATCH_LEAVES: Final[int] = lib.AIO_FLIGHT_BATCH_LEAVES
+
 
 def leaves(execution: Execution[BatchItem], device: int) -> None:
     """Records a batch that begins, and how long its first item has waited."""
     items = execution.items
     waited = execution.began - items[0]._turn.born if items else 0.0
-    waited_us = round(max(waited, 0.0) * 1e6)
-    flight_note(lib.AIO_FLIGHT_BATCH_LEAVES, device, execution.number, execution.rows, waited_us)
+    waited_us = int(waited * 1e6) if waited > 0 else 0
+    flight_note(BATCH_LEAVES, device, execution.number, execution.rows, waited_us)
 
 
 def done(

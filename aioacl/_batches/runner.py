@@ -97,7 +97,7 @@ class Runner:
     def arrive(self, turn: Turn[BatchItem]) -> None:
         """Adds the items of a turn of a loop, or of a thread."""
         self._news.append((self._arrive, turn))
-        self.drive()
+        uninterrupted(self._take_baton)  # as `drive`, without a call
 
     def gone(self, item: BatchItem, *, expired: bool = False) -> None:
         """The caller of an item has gone, or its time is over."""
@@ -167,10 +167,8 @@ class Runner:
 
     def _drive(self) -> None:
         news, core = self._news, self.core
-        for loop in self._known:
-            if loop.is_closed():
-                self._drop(loop)
-                break
+        if len(self._known) > 1:
+            self._drop_closed()
         while True:
             while news:
                 handle, detail = news[0]  # removed afterwards, for `_fail_all`
@@ -178,6 +176,7 @@ class Runner:
                 news.popleft()
             if core.healthy and not core.waiting.queues:
                 break
+            self._drop_closed()
             execution = core.next(monotonic())
             if execution is not None:
                 self._begin(execution)
@@ -189,8 +188,9 @@ class Runner:
             self._end_waits()
 
     def _begin(self, execution: Execution[BatchItem]) -> None:
-        executor = self._served[execution.model].executor
-        recording.leaves(execution, self._served[execution.model].device.index)
+        served = self._served[execution.model]
+        executor = served.executor
+        recording.leaves(execution, served.device.index)
         ended = partial(self._ended, execution)
         try:
             if execution.alone:
@@ -367,15 +367,18 @@ class Runner:
             device.stop()
             device.stop = None
 
-    def _drop(self, loop: AsyncioLoop) -> None:
-        """Drops the items of a loop that was closed."""
+    def _drop_closed(self) -> None:
+        """Drops the loops that were closed, with their items."""
+        closed = [loop for loop in self._known if loop.is_closed()]
+        if not closed:
+            return
         for known in (self.loops, self.threads):
             for key, value in tuple(known.items()):
-                if value is loop:
+                if value in closed:
                     known.pop(key, None)  # type: ignore[call-overload]  # the keys of both are objects here
         self._known = tuple(self.loops.values())
         for item in self.core.left():
-            if item._turn.of is loop:
+            if item._turn.of in closed:
                 self._gone((item, False))
 
     def _arm(self) -> None:

@@ -177,9 +177,7 @@ class Counts:
     """What `stats` reports.
 
     Attributes:
-        executions: executions that were begun.
-        rows: their rows.
-        padded: their rows of padding.
+        gears: the numbers of rows that an execution can have, in order.
         repeats: executions of items that had been in an execution before.
         done, failed, cancelled, expired, refused: items by outcome.
         waits: the newest waits in seconds, each with the number of items that waited so long.
@@ -188,9 +186,7 @@ class Counts:
         waited, waited_seconds: all waits: their numbers between the QUICK_BOUNDS, and their sum.
     """
 
-    executions: int = 0
-    rows: int = 0
-    padded: int = 0
+    gears: tuple[int, ...]
     repeats: int = 0
     done: int = 0
     failed: int = 0
@@ -204,12 +200,26 @@ class Counts:
     waited: list[int] = field(default_factory=lambda: [0] * (len(QUICK_BOUNDS) + 1))
     waited_seconds: float = 0.0
 
-    def begin(self, rows: int, padded: int) -> None:
-        """Counts an execution."""
-        self.executions += 1
-        self.rows += rows
-        self.padded += padded
-        self.by_rows[rows] = self.by_rows.get(rows, 0) + 1
+    @property
+    def executions(self) -> int:
+        """The executions that were begun."""
+        return sum(tuple(self.by_rows.values()))
+
+    @property
+    def rows(self) -> int:
+        """Their rows."""
+        return sum(rows * executions for rows, executions in tuple(self.by_rows.items()))
+
+    @property
+    def padded(self) -> int:
+        """Their rows of padding."""
+        return sum(
+            (self.gear_of(rows) - rows) * executions for rows, executions in tuple(self.by_rows.items())
+        )
+
+    def gear_of(self, rows: int) -> int:
+        """Returns the smallest gear with room for so many rows."""
+        return self.gears[bisect_left(self.gears, rows)]
 
     def add_wait(self, seconds: float, items: int) -> None:
         """Notes that so many items have waited so long."""

@@ -47,9 +47,9 @@ class BatchTotals:
         self.waits.counts = [a + b for a, b in zip(self.waits.counts, waited, strict=True)]
         self.waits.sum += counts.waited_seconds
         self.rows += counts.rows
-        self.by_gear.update(dict.fromkeys(core.gears, 0))
+        self.by_gear.update(dict.fromkeys(counts.gears, 0))
         for rows, executions in tuple(counts.by_rows.items()):
-            self.by_gear[core.gear_of(rows)] += executions
+            self.by_gear[counts.gear_of(rows)] += executions
         self.padded += counts.padded
         causes = {"task": counts.divided, "fault": counts.suspects}
         causes["reset"] = counts.repeats - sum(causes.values())
