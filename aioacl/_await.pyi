@@ -1,7 +1,7 @@
 """The types and functions of aioacl/_binding, in the shared object of aioacl._acl."""
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator
 from types import CodeType, ModuleType
 from typing import Any, Literal, TypeVar
 
@@ -115,6 +115,49 @@ class Baton:
 
     def __enter__(self) -> bool: ...
     def __exit__(self, *error: object) -> Literal[False]: ...
+
+class TurnBase:
+    """The base of Turn, which describes the fields."""
+
+    items: list[Any]
+    of: Any
+    born: float
+    rows: int
+    apart: bool
+
+class LoopBase:
+    """The base of AsyncioLoop, which describes the fields."""
+
+    loop: Any
+    turn: Any
+    call_soon: Callable[..., object]
+    is_running: Callable[[], bool]
+    new_future: Callable[[], Any]
+    thread: int
+    planned: bool
+
+class RunnerBase:
+    """The base of Runner, which describes the fields."""
+
+    refusal: Callable[[], object] | None
+    last: Any
+    max_rows: int
+
+class ItemBase:
+    """The base of BatchItem. `waiting.Item` describes the fields that the core uses."""
+
+    _runner: Any
+    _call: Any
+    _key: Hashable
+    _shape: Hashable
+    _future: Any
+    _turn: Any
+    _timeout: Any
+    _deadline: float | None
+    _rows: int
+    _state: int
+    _patient: bool
+    def __await__(self) -> Generator[Any, Any, Any]: ...
 
 class Dataset:
     """A dataset of the buffers that a tuple of (address, size) names (aclmdlCreateDataset).
@@ -384,6 +427,15 @@ def new_launch(stream: object, tasks: object, reported: object, /) -> Any: ...
 def open_cached(kind: type[T], device: Any, item: int, key: int, wait: bool, timeout: Any, /) -> T: ...
 def plain_awaits(on: bool, /) -> None:
     """Whether awaits of tickets, events and streams run in Python on event loops too."""
+
+def new_item(runner: RunnerBase, check: Callable[[Any], tuple[Any, int, Hashable]], x: object, /) -> Any:
+    """Returns a BatchItem of the checked arguments, or raises the runner's refusal."""
+
+def deliver(items: list[Any], outcomes: list[Any], mixed: bool, /) -> None:
+    """Sets the futures of items, on their loop. With `mixed`, outcomes that are exceptions are raised."""
+
+def bind_items(item: type[ItemBase], turn: type[TurnBase], ended: object, not_yet: float, /) -> None:
+    """Stores the classes of items and turns, what replaces the future of a failed item, and NOT_YET."""
 
 def flight_note(kind: int, device: int, id: int, code: int, value: int, /) -> None:
     """Adds a record to the flight recorder; a negative device means none."""

@@ -323,6 +323,7 @@ def test_python_h_is_included_before_other_headers() -> None:
         "await.h": '"binding.h"',
         "cache.h": '"binding.h"',
         "call.h": '"await.h"',
+        "batches.h": '"await.h"',
     }
     for path in [*build_ffi.BINDING.rglob("*.c"), *build_ffi.BINDING.rglob("*.h")]:
         found = re.search(r"^#include (.*)$", path.read_text(), flags=re.MULTILINE)

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import origin, sync
 from aioacl._base.errors import ParameterError
-from aioacl._base.ffi import lib
+from aioacl._base.ffi import lib, new_item
 from aioacl._base.options import bound_of, deadline_of, is_one_of, must_be_bool, repr_of
 from aioacl._base.public import publish
 from aioacl._base.unique import record
 from aioacl._batches import totals
 from aioacl._batches.executor import Served
-from aioacl._batches.items import BatchItem, LimitedItem
 from aioacl._batches.models import count_of, must_fit, warm
 from aioacl._batches.results import BatchResults
 from aioacl._batches.runner import Runner
-from aioacl._batches.waiting import NEW
 from aioacl._handles.handle import Made
 from aioacl._handles.operation import Operation
 
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from aioacl._base.options import Seconds
     from aioacl._base.origin import Origin, Site
     from aioacl._batches.executor import Executor, Watched
+    from aioacl._batches.items import BatchItem
     from aioacl._batches.state import Rules
     from aioacl._batches.thread import BatchThread
     from aioacl._models.model import Model
@@ -189,24 +188,13 @@ class Batcher(Made):
             DeviceTimeout: the item was not done within `timeout` seconds. If it has not begun, it never runs.
             DeviceQuarantined: no device of the batcher is open, or will be.
         """
-        runner = self._runner
-        if runner.refusal is not None:
-            runner.refusal()
-        item: Any
-        if timeout is None and wait is True:
-            item = BatchItem()
-        else:
+        item: BatchItem = new_item(self._runner, self._check, x)
+        if key is not None or timeout is not None or wait is not True:
             must_be_bool("wait", wait)
             deadline_of(timeout)  # raises now if it is wrong
-            item = LimitedItem()
-            item._timeout, item._patient, item._deadline = timeout, wait, None
-        item._call, item._rows, item._shape = self._check(x)
-        if key is not None:
             _must_be_hashable(key)
-        item._key = key
-        item._state = NEW
-        item._runner = runner
-        return item  # type: ignore[no-any-return]  # typed as Any, because the assignments of its slots are quicker
+            item._key, item._timeout, item._patient = key, timeout, wait
+        return item
 
     def map(
         self,

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aioacl._base import sync
 from aioacl._base.errors import DeviceTimeout, ParameterError
-from aioacl._base.ffi import in_trio
+from aioacl._base.ffi import ItemBase, LoopBase, bind_items, deliver, in_trio
 from aioacl._base.options import deadline_of
 from aioacl._base.public import publish
 from aioacl._base.unique import Unique
-from aioacl._batches.waiting import AGAIN, NEW, RUNNING, WAITING, Turn
+from aioacl._batches.waiting import AGAIN, NEW, NOT_YET, RUNNING, WAITING, Turn
 from aioacl._wait.current import run_blocking
 from aioacl._wait.job_future import JobFuture
 from aioacl._wait.thread import earlier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Hashable, Sequence
+    from collections.abc import Generator
 
     from aioacl._base.options import Seconds
     from aioacl._batches.runner import Runner
@@ -45,13 +45,13 @@ class Mixed(list[Any]):
 class Loop(Protocol):
     """A loop, or all trio runs and threads, that wait for items."""
 
-    def send(self, items: Sequence[BatchItem], outcomes: Sequence[Any]) -> None:
+    def send(self, items: list[BatchItem], outcomes: list[Any]) -> None:
         """Ends items with a result or an exception each. Any thread may call it."""
         ...
 
 
 class _Ended:
-    """In the place of the future of an item that has failed."""
+    """In the place of the future of an item that has failed, or whose caller has gone."""
 
     __slots__ = ()
 
@@ -67,77 +67,21 @@ class _Ended:
 ENDED: Final = _Ended()
 
 
-class ItemFields:
-    """The attributes of an item; `waiting.Item` describes those that the core uses."""
-
-    __slots__ = ("__weakref__", "_call", "_future", "_key", "_rows", "_runner", "_shape", "_state", "_turn")
-    _patient = True
-
-    if TYPE_CHECKING:
-        _deadline: float | None
-        _timeout: Seconds | None
-        _call: Any
-        _future: Any
-        _key: Hashable
-        _rows: int
-        _runner: Runner
-        _shape: Hashable
-        _state: int
-        _turn: Turn[BatchItem]
-    else:
-        _deadline = _timeout = None
-
-
-new_turn: Callable[[BatchItem, Any], Turn[BatchItem]] = (
-    Turn  # the types of its items need no subscript in each call
-)
-
-
-class BatchItem(ItemFields, Unique):
+class BatchItem(ItemBase, Unique):
     """An item of a batcher, made by `infer(x)`: await it, or call its `result()` on a thread without a running loop.
 
     It waits for its batch from its await on. An item can be awaited once.
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
     _noun = "item of a batch"
+    if TYPE_CHECKING:
+        _runner: Runner
+        _turn: Turn[BatchItem]
+        _timeout: Seconds | None
 
-    def __await__(self) -> Generator[Any, Any, Any]:
-        runner = self._runner
-        # Only the first item of a turn asks for the running loop, because asyncio's answer takes a system call.
-        loop = runner.threads.get(get_ident())
-        if loop is None or loop.turn is None or not loop.is_running():
-            loop = runner.loop_here()
-        if loop is None or self._state or in_trio():
-            return (yield from self._wait_on_port(None).__await__())
-        self._state = WAITING
-        self._future = future = loop.new_future()
-        turn = loop.turn
-        if turn is None:
-            loop.turn = turn = new_turn(self, loop)
-            if not loop.planned:
-                loop.planned = True
-                loop.call_soon(loop.end_turn)
-        else:
-            items = turn.items  # as `turn.add`, without a call
-            items.append(self)
-            turn.rows += self._rows
-            if self._key is not items[0]._key or self._shape is not items[0]._shape:
-                turn.apart = True
-        self._turn = turn
-        if self._timeout is not None:
-            loop.limit(self, self._timeout)
-        if turn.rows >= runner.max_rows:
-            loop.flush()
-        try:
-            return (yield from future)
-        except BaseException:
-            if future.cancelled() or not future.done():
-                runner.gone(self)
-            # The traceback refers to this frame, and the future to the exception.
-            self._future = ENDED
-            del future
-            raise
+    def _await_in_python(self) -> Generator[Any, Any, Any]:
+        return self._wait_on_port(None).__await__()
 
     async def _wait_on_port(self, timeout: Seconds | None) -> Any:
         """Waits in a trio run or on a thread. `timeout` is that of `result()`."""
@@ -146,9 +90,7 @@ class BatchItem(ItemFields, Unique):
                 f"the item was already awaited, and is {STATES[self._state]}",
                 hint="Call the batcher once more: each item runs once.",
             )
-        deadline = earlier(deadline_of(timeout), deadline_of(self._timeout))
-        if isinstance(self, LimitedItem):
-            self._deadline = deadline
+        self._deadline = deadline = earlier(deadline_of(timeout), deadline_of(self._timeout))
         self._state, self._future = WAITING, JobFuture[Any]()
         try:
             self._runner.ports.add(self)
@@ -205,12 +147,6 @@ class BatchItem(ItemFields, Unique):
         return f"<BatchItem of {self._rows} rows, {STATES[self._state]}>"
 
 
-class LimitedItem(BatchItem):
-    """An item with a time limit, or one that does not wait for room."""
-
-    __slots__ = ("_deadline", "_patient", "_timeout")
-
-
 def expired(item: BatchItem) -> DeviceTimeout:
     """Returns the error of an item whose time is over."""
     if item._state in (AGAIN, RUNNING):
@@ -226,41 +162,30 @@ def expired(item: BatchItem) -> DeviceTimeout:
     )
 
 
-class AsyncioLoop:
+class AsyncioLoop(LoopBase):
     """An asyncio loop that waits for items.
 
     Attributes:
+        loop: the loop.
         turn: the items of the turn that runs; None if there are none.
         planned: whether the loop will call `end_turn`.
+        thread: the number of the thread on which it ran last.
         call_soon, is_closed, is_running, new_future: the methods of the loop.
     """
 
-    __slots__ = (
-        "_ends",
-        "_loop",
-        "_most_timers",
-        "_runner",
-        "_tie",
-        "_timer",
-        "_timers",
-        "call_soon",
-        "is_closed",
-        "is_running",
-        "new_future",
-        "planned",
-        "turn",
-    )
+    __slots__ = ("_ends", "_most_timers", "_runner", "_tie", "_timer", "_timers", "is_closed")
+
+    if TYPE_CHECKING:
+        turn: Turn[BatchItem] | None
 
     def __init__(self, runner: Runner, loop: asyncio.AbstractEventLoop) -> None:
-        self.turn: Turn[BatchItem] | None = None
-        self.planned = False
+        self.loop = loop
         self.call_soon = loop.call_soon
         self.is_closed = loop.is_closed
         self.is_running = loop.is_running
         self.new_future = loop.create_future
         self._ends = 0  # the number of the thread, while it is in `end_turn`
         self._runner = runner
-        self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
         self._timers: list[tuple[float, int, BatchItem]] = []
         self._tie = itertools.count()
@@ -287,25 +212,26 @@ class AsyncioLoop:
 
     def flush_here(self) -> None:
         """Hands the items of the turn over, if the loop runs on this thread."""
-        if _get_running_loop() is self._loop:
+        if _get_running_loop() is self.loop:
             self.flush()
 
-    def send(self, items: Sequence[BatchItem], outcomes: Sequence[Any]) -> None:
+    def send(self, items: list[BatchItem], outcomes: list[Any]) -> None:
         """Ends items with a result or an exception each. Any thread may call it."""
+        mixed = isinstance(outcomes, Mixed)
         if self._ends == get_ident():
-            _deliver(items, outcomes)
-        elif _get_running_loop() is self._loop:
+            deliver(items, outcomes, mixed)
+        elif _get_running_loop() is self.loop:
             # Perhaps in the await of the item that has filled the batch, which must let other tasks run.
-            self.call_soon(_deliver, items, outcomes)
+            self.call_soon(deliver, items, outcomes, mixed)
         else:
             with suppress(RuntimeError):  # the loop is closed, so no task waits
-                self._loop.call_soon_threadsafe(_deliver, items, outcomes)
+                self.loop.call_soon_threadsafe(deliver, items, outcomes, mixed)
 
     # --- time limits ------------------------------------------------------------------------------------------------
 
-    def limit(self, item: Any, timeout: Seconds) -> None:
+    def limit(self, item: BatchItem) -> None:
         """Ends the item at its deadline, if it has no outcome by then."""
-        item._deadline = deadline = deadline_of(timeout)
+        item._deadline = deadline = deadline_of(item._timeout)
         if deadline is not None:
             timers = self._timers
             if len(timers) >= self._most_timers:
@@ -329,7 +255,7 @@ class AsyncioLoop:
         while timers and timers[0][2]._future.done():
             heapq.heappop(timers)
         if timers:
-            self._timer = self._loop.call_later(max(0.0, timers[0][0] - sync.monotonic()), self._ring)
+            self._timer = self.loop.call_later(max(0.0, timers[0][0] - sync.monotonic()), self._ring)
 
     def _ring(self) -> None:
         now, timers = sync.monotonic(), self._timers
@@ -345,28 +271,10 @@ class AsyncioLoop:
         """Calls `Runner.look` at that time."""
 
         def arm() -> None:
-            self._loop.call_later(max(0.0, when - sync.monotonic()), self._runner.look)
+            self.loop.call_later(max(0.0, when - sync.monotonic()), self._runner.look)
 
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(arm)
-
-
-def _deliver(items: Sequence[BatchItem], outcomes: Sequence[Any]) -> None:
-    """Ends items. Runs on their loop."""
-    if not isinstance(outcomes, Mixed):
-        for item, outcome in zip(items, outcomes, strict=True):
-            future = item._future
-            if not future.done():
-                future.set_result(outcome)
-        return
-    for item, outcome in zip(items, outcomes, strict=True):
-        future = item._future
-        if future.done():
-            continue
-        if isinstance(outcome, BaseException):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
+            self.loop.call_soon_threadsafe(arm)
 
 
 class Ports:
@@ -380,13 +288,13 @@ class Ports:
     def add(self, item: BatchItem) -> None:
         """Hands an item over: at the end of the turn in a trio run, and at once on a thread."""
         if not in_trio():
-            item._turn = new_turn(item, self)
+            item._turn = Turn(item, self)
             item._runner.arrive(item._turn)
             return
         token = sys.modules["trio"].lowlevel.current_trio_token()
         turn = self._turns.get(token)
         if turn is None:
-            self._turns[token] = item._turn = turn = new_turn(item, self)
+            self._turns[token] = item._turn = turn = Turn(item, self)
             token.run_sync_soon(self._flush, token, item._runner)
         else:
             item._turn = turn
@@ -399,7 +307,7 @@ class Ports:
         if turn is not None:
             runner.arrive(turn)
 
-    def send(self, items: Sequence[BatchItem], outcomes: Sequence[Any]) -> None:
+    def send(self, items: list[BatchItem], outcomes: list[Any]) -> None:
         """Ends items with a result or an exception each. Any thread may call it."""
         for item, outcome in zip(items, outcomes, strict=True):
             future: JobFuture[Any] = item._future
@@ -408,4 +316,5 @@ class Ports:
                 future.finish(partial(future.set_exception if failed else future.set_result, outcome))
 
 
+bind_items(BatchItem, Turn, ENDED, NOT_YET)
 publish("aioacl", ["BatchItem"], of=__name__)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import sync
 from aioacl._base.errors import AclError, DeviceQuarantined
-from aioacl._base.ffi import Baton
+from aioacl._base.ffi import Baton, RunnerBase
 from aioacl._batches import recording, totals
 from aioacl._batches.core import Core
 from aioacl._batches.failures import closed_error, ending_of, error_for_each, queue_full, wrong_count
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _all: Final[weakref.WeakSet[Runner]] = weakref.WeakSet()
 
 
-class Runner:
+class Runner(RunnerBase):
     """The runner of one batcher.
 
     Attributes:
@@ -54,7 +54,7 @@ class Runner:
         hold: how long an idle model may wait for more items.
         max_rows: the most rows of a batch.
         loops: the asyncio loops that have waited for items.
-        threads: the one that ran last on each thread, by the number of the thread.
+        last: the one for which an item has waited last.
         ports: the trio runs and threads that wait for items.
         refusal: raises the error of a new item; None while new items are taken.
         thread: the thread that waits for the ends of executions.
@@ -66,9 +66,7 @@ class Runner:
         self.hold = rules.hold
         self.max_rows = rules.max_rows
         self.loops: dict[object, AsyncioLoop] = {}
-        self.threads: dict[int, AsyncioLoop] = {}
         self.ports = Ports()
-        self.refusal: Callable[[], object] | None = None
         self.thread = BatchThread()
         self._baton = Baton()
         self._driver = 0  # the number of the thread that drives; 0: none
@@ -91,7 +89,8 @@ class Runner:
         loop = self.loops.get(running)
         if loop is None:
             loop = self.loops[running] = AsyncioLoop(self, running)
-        self.threads[get_ident()] = loop
+        loop.thread = get_ident()
+        self.last = loop
         return loop
 
     def arrive(self, turn: Turn[BatchItem]) -> None:
@@ -351,8 +350,7 @@ class Runner:
             self._forget(served)
         # These refer to this object.
         self.loops.clear()
-        self.threads.clear()
-        self._known, self._only = (), None
+        self._known, self._only, self.last = (), None, None
         for wait in self._waits:
             _end(wait[1])
         self._waits.clear()
@@ -372,10 +370,10 @@ class Runner:
         closed = [loop for loop in self._known if loop.is_closed()]
         if not closed:
             return
-        for known in (self.loops, self.threads):
-            for key, value in tuple(known.items()):
-                if value in closed:
-                    known.pop(key, None)  # type: ignore[call-overload]  # the keys of both are objects here
+        for loop in closed:
+            self.loops.pop(loop.loop, None)
+        if self.last in closed:
+            self.last = None
         self._known = tuple(self.loops.values())
         for item in self.core.left():
             if item._turn.of in closed:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from aioacl._base.ffi import TurnBase
+
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
@@ -53,7 +55,7 @@ class Item(Protocol):
 I = TypeVar("I", bound=Item)  # noqa: E741 - the type of the items
 
 
-class Turn(Generic[I]):
+class Turn(TurnBase, Generic[I]):
     """The items that arrive together: those of one turn of a loop.
 
     Attributes:
@@ -64,7 +66,9 @@ class Turn(Generic[I]):
         of: the loop, for the runner.
     """
 
-    __slots__ = ("apart", "born", "items", "of", "rows")
+    __slots__ = ()
+
+    items: list[I]
 
     def __init__(self, first: I, of: Any = None) -> None:
         self.items = [first]

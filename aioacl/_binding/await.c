@@ -619,6 +619,16 @@ static PyObject *throw_in_python(await_object *self, PyObject *arguments) {
     return yielded;
 }
 
+void raise_given(PyObject *type, PyObject *value) {
+    if (PyExceptionInstance_Check(type)) {
+        PyErr_SetObject((PyObject *)Py_TYPE(type), type);
+    } else if (PyExceptionClass_Check(type)) {
+        PyErr_SetObject(type, value == NULL ? Py_None : value);
+    } else {
+        PyErr_SetString(PyExc_TypeError, "expected an exception to throw, got another object");
+    }
+}
+
 /* Raises the exception in the task, for example on a cancellation. If a wait has begun, its completion is later
  * taken and ignored. */
 static PyObject *await_throw(PyObject *object, PyObject *arguments) {
@@ -634,13 +644,7 @@ static PyObject *await_throw(PyObject *object, PyObject *arguments) {
     if (end_wait(self, class) < 0) {
         return NULL;
     }
-    if (PyExceptionInstance_Check(type)) {
-        PyErr_SetObject(class, type);
-    } else if (PyExceptionClass_Check(type)) {
-        PyErr_SetObject(type, value == NULL ? Py_None : value);
-    } else {
-        PyErr_SetString(PyExc_TypeError, "expected an exception to throw, got another object");
-    }
+    raise_given(type, value);
     return NULL;
 }
 

@@ -123,6 +123,8 @@ void operation_failed(PyObject *operation, PyObject *type);
 PyObject *call_await(PyObject *call);
 /* Raises StopIteration with the result, whose reference it takes. Returns NULL. */
 PyObject *end_iteration(PyObject *result);
+/* Sets the exception that the arguments of `throw` give. `value` may be NULL. */
+void raise_given(PyObject *type, PyObject *value);
 /* Returns the iterator of an await with this result. Takes the caller's reference to it. */
 PyObject *ready(PyObject *result);
 int add_trio(PyObject *module);

@@ -91,8 +91,8 @@ typedef struct {
     X(_dropped)                                                                                                \
     X(_manager)                                                                                                \
     X(_nest_patched)                                                                                           \
-    X(_not_recorded)                                                                                           \
     X(_new_turn)                                                                                               \
+    X(_not_recorded)                                                                                           \
     X(_quick)                                                                                                  \
     X(_refused)                                                                                                \
     X(_release_stale)                                                                                          \
@@ -108,16 +108,23 @@ typedef struct {
     X(born)                                                                                                    \
     X(cache)                                                                                                   \
     X(call_soon)                                                                                               \
+    X(cancelled)                                                                                               \
     X(close)                                                                                                   \
     X(context)                                                                                                 \
+    X(done)                                                                                                    \
+    X(end_turn)                                                                                                \
     X(f_back)                                                                                                  \
     X(f_code)                                                                                                  \
     X(f_globals)                                                                                               \
     X(f_lasti)                                                                                                 \
     X(failure)                                                                                                 \
+    X(flush)                                                                                                   \
     X(get_debug)                                                                                               \
+    X(gone)                                                                                                    \
     X(in_trio_run)                                                                                             \
     X(last_fault)                                                                                              \
+    X(limit)                                                                                                   \
+    X(loop_here)                                                                                               \
     X(lowlevel)                                                                                                \
     X(made)                                                                                                    \
     X(manager)                                                                                                 \
@@ -130,6 +137,8 @@ typedef struct {
     X(run)                                                                                                     \
     X(run_put_off)                                                                                             \
     X(run_ready)                                                                                               \
+    X(set_exception)                                                                                           \
+    X(set_result)                                                                                              \
     X(sniffio)                                                                                                 \
     X(some_lost)                                                                                               \
     X(thread_local)                                                                                            \

@@ -1,5 +1,5 @@
 /* Records of Python code in the flight recorder: `flight_note`, and `flight_items` for the items of a batch. */
-#include "binding.h"
+#include "batches.h"
 
 enum { FIELDS = 5 };
 
@@ -18,41 +18,35 @@ static PyObject *flight_note(PyObject *Py_UNUSED(module), PyObject *const *given
     Py_RETURN_NONE;
 }
 
-/* The time at which the turn of an item was made, in seconds of time.monotonic(); negative with an exception.
- */
+/* The time at which the turn of an item was made, in seconds of time.monotonic(). */
 static double born_of(PyObject *item) {
-    PyObject *turn = PyObject_GetAttr(item, names._turn);
-    PyObject *born = turn ? PyObject_GetAttr(turn, names.born) : NULL;
-    double seconds = born ? PyFloat_AsDouble(born) : -1;
-    Py_XDECREF(turn);
-    Py_XDECREF(born);
-    return seconds;
+    PyObject *turn = PyObject_TypeCheck(item, item_type) ? ((item_object *)item)->turn : NULL;
+    return turn != NULL && PyObject_TypeCheck(turn, turn_type) ? ((turn_object *)turn)->born : 0;
 }
 
 /* flight_items(device, batch, items, code): records the end of each item of a list. */
-static PyObject *flight_items(PyObject *Py_UNUSED(module), PyObject *given) {
-    int device, code;
-    unsigned long long batch;
-    PyObject *items;
-    if (!PyArg_ParseTuple(given, "iKO!i", &device, &batch, &PyList_Type, &items, &code)) {
+static PyObject *flight_items(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count) {
+    if (count != 4 || !PyList_Check(given[2])) {
+        return PyErr_Format(PyExc_TypeError, "expected a device, a batch, a list of items and a code");
+    }
+    long device = PyLong_AsLong(given[0]), code = PyLong_AsLong(given[3]);
+    unsigned long long batch = PyLong_AsUnsignedLongLong(given[1]);
+    if (PyErr_Occurred()) {
         return NULL;
     }
     int64_t now_ns = aio_now_ns();
-    for (Py_ssize_t index = 0; index < PyList_Size(items); index++) {
-        double waited = (double)now_ns / 1e9 - born_of(PyList_GetItem(items, index));
-        if (PyErr_Occurred()) {
-            return NULL;
-        }
-        aio_flight_note_at(now_ns, AIO_FLIGHT_ITEM_DONE, device, batch << 32 | (uint64_t)index, code,
-                           waited > 0 ? (uint64_t)(waited * 1e6) : 0);
+    for (Py_ssize_t index = 0; index < PyList_Size(given[2]); index++) {
+        double waited = (double)now_ns / 1e9 - born_of(PyList_GetItem(given[2], index));
+        aio_flight_note_at(now_ns, AIO_FLIGHT_ITEM_DONE, (int)device, batch << 32 | (uint64_t)index,
+                           (int32_t)code, waited > 0 ? (uint64_t)(waited * 1e6) : 0);
     }
     Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
-    /* The cast is due to the API: the flags say which type the function has. */
+    /* The casts are due to the API: the flags say which type the function has. */
     {"flight_note", (PyCFunction)(void (*)(void))flight_note, METH_FASTCALL, NULL},
-    {"flight_items", flight_items, METH_VARARGS, NULL},
+    {"flight_items", (PyCFunction)(void (*)(void))flight_items, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -13,6 +13,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 import aioacl
@@ -83,7 +84,7 @@ async def test_item_that_fills_a_batch_lets_other_tasks_run() -> None:
             log.append("greedy")
 
         async def other() -> None:
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
             log.append("other")
 
         async with tasks() as group:

@@ -1,0 +1,236 @@
+"""The steps of an item that are in C: its await on an asyncio loop, callers that go, and what is left afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioacl import ParameterError
+from aioacl._base.ffi import LoopBase, TurnBase, bind_items, deliver, flight_items, new_item
+from aioacl._batches.items import BatchItem
+from tests.kit import until
+from tests.support.batching import ByHand, batching, check
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator
+
+
+def on_loop(scene: Callable[[Any, ByHand], Coroutine[Any, Any, None]]) -> None:
+    """Runs a scene with a batcher. At its end, no item waits or runs."""
+
+    async def run() -> None:
+        hand = ByHand()
+        with batching(hand, in_flight=1) as infer:
+            await scene(infer, hand)
+            while hand.begun:
+                hand.end()
+            assert infer._runner.core.empty
+
+    asyncio.run(run())
+
+
+@contextmanager
+def no_collections() -> Generator[None]:
+    """Objects are freed with their last reference, or not at all."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+async def refused(awaitable: Any) -> None:
+    with pytest.raises(ParameterError):
+        await awaitable
+
+
+async def outcome_of(awaitable: Any, hand: ByHand, outcomes: Any = None) -> Any:
+    """Ends the execution of an item, and returns its result."""
+    task = asyncio.ensure_future(awaitable)
+    await until(lambda: bool(hand.begun))
+    hand.end(outcomes)
+    return await task
+
+
+async def cancelled(awaitable: Any) -> None:
+    task = asyncio.ensure_future(awaitable)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    del task
+
+
+@pytest.mark.parametrize("how", ["result", "error", "cancellation"])
+def test_item_that_is_over_is_freed_without_the_garbage_collector(how: str) -> None:
+    async def scene(infer: Any, hand: ByHand) -> None:
+        item = infer(1)
+        left = weakref.ref(item)
+        if how == "cancellation":
+            await cancelled(item)
+            hand.end()  # the turn was over before the task
+        elif how == "error":
+            await outcome_of(refused(item), hand, ParameterError("no"))
+        else:
+            assert await outcome_of(item, hand) == 1
+        del item
+        await asyncio.sleep(0)
+        assert left() is None
+
+    with no_collections():
+        on_loop(scene)
+
+
+def test_item_whose_task_is_dropped_never_runs() -> None:
+    async def scene(infer: Any, hand: ByHand) -> None:
+        steps = infer(1).__await__()
+        next(steps)
+        del steps
+        infer._runner.last.end_turn()
+        assert not hand.begun
+
+    with no_collections():
+        on_loop(scene)
+
+
+@pytest.mark.parametrize("end", ["close", "throw", "throw a class"])
+def test_item_whose_await_is_ended_never_runs(end: str) -> None:
+    async def scene(infer: Any, hand: ByHand) -> None:
+        steps: Any = infer(1).__await__()
+        next(steps)
+        if end == "close":
+            steps.close()
+        else:
+            with pytest.raises(KeyError):
+                steps.throw(KeyError("x") if end == "throw" else KeyError)
+        infer._runner.last.end_turn()
+        assert not hand.begun
+        with pytest.raises(RuntimeError, match="the await has ended"):
+            next(steps)
+
+    on_loop(scene)
+
+
+def test_throw_of_no_exception_is_refused() -> None:
+    async def scene(infer: Any, _: ByHand) -> None:
+        steps: Any = infer(1).__await__()
+        with pytest.raises(TypeError, match="expected an exception to throw"):
+            steps.throw(3)
+
+    on_loop(scene)
+
+
+def test_interrupt_while_a_turn_is_planned_ends_that_item_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(infer: Any, hand: ByHand) -> None:
+        await outcome_of(infer(0), hand)
+        loop = infer._runner.last
+
+        def interrupted(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "call_soon", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                infer(1).__await__()
+        assert not loop.planned
+        assert await outcome_of(infer(2), hand) == 2
+        assert hand.log == [[0], [2]]
+
+    on_loop(scene)
+
+
+def test_item_that_is_awaited_while_its_future_is_made_is_refused_once() -> None:
+    async def scene(infer: Any, hand: ByHand) -> None:
+        await outcome_of(infer(0), hand)
+        loop, item = infer._runner.last, infer(1)
+        original, inner = loop.new_future, list[Any]()
+
+        def new_future() -> Any:
+            loop.new_future = original
+            inner.append(item.__await__())
+            return original()
+
+        loop.new_future = new_future
+        outer = item.__await__()
+        with pytest.raises(ParameterError, match="already awaited"):
+            next(outer)
+        assert next(inner[0]) is item._future
+
+    on_loop(scene)
+
+
+class Interrupted:
+    """A future whose result is interrupted by a signal handler."""
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, _: Any) -> None:
+        raise KeyboardInterrupt
+
+
+def test_interrupt_of_one_outcome_leaves_the_others_their_outcomes() -> None:
+    async def scene(infer: Any, _: ByHand) -> None:
+        loop, items = asyncio.get_running_loop(), [infer(number) for number in range(4)]
+        for item in items:
+            item._future = loop.create_future()
+        items[0]._future = items[2]._future = Interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            deliver(items, [0, 10, 20, 30], False)
+        assert [items[at]._future.result() for at in (1, 3)] == [10, 30]
+
+    on_loop(scene)
+
+
+def test_exception_is_a_result_unless_the_outcomes_are_mixed() -> None:
+    async def scene(infer: Any, _: ByHand) -> None:
+        error, items = ValueError("x"), [infer(0), infer(1), infer(2)]
+        for item in items:
+            item._future = asyncio.get_running_loop().create_future()
+        items[2]._future.cancel()
+        deliver(items[:1], [error], False)
+        deliver(items[1:], [error, error], True)
+        assert items[0]._future.result() is error
+        assert items[1]._future.exception() is error
+        assert items[2]._future.cancelled()
+
+    on_loop(scene)
+
+
+def test_calls_of_c_with_wrong_arguments_are_refused() -> None:
+    with batching(ByHand()) as infer:
+        runner = infer._runner
+        wrong: list[Callable[[], object]] = [
+            lambda: new_item(3, check, 1),  # type: ignore[arg-type]  # on purpose
+            lambda: new_item(runner, lambda _: 3, 1),  # type: ignore[arg-type,return-value]  # on purpose
+            lambda: new_item(runner, lambda _: (1, "x", 3), 1),  # type: ignore[arg-type,return-value]  # on purpose
+            lambda: deliver([infer(1)], [], False),
+            lambda: flight_items(0, 1, (), 0),  # type: ignore[arg-type]  # on purpose
+            lambda: flight_items("x", 1, [], 0),  # type: ignore[arg-type]  # on purpose
+            lambda: bind_items(TurnBase, TurnBase, None, 0.0),  # type: ignore[arg-type]  # on purpose
+            BatchItem,
+        ]
+        for call in wrong:
+            with pytest.raises(TypeError):
+                call()
+
+
+def test_records_of_a_batcher_can_be_collected() -> None:
+    turn, loop = TurnBase(), LoopBase()
+    turn.items, turn.of, loop.turn = [turn], loop, turn
+
+    class Marked(TurnBase):
+        """A turn that can be referred to weakly."""
+
+    mark = Marked()
+    left = weakref.ref(mark)
+    turn.items.append(mark)
+    del turn, loop, mark
+    gc.collect()
+    assert left() is None
