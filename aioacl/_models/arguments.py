@@ -8,7 +8,7 @@ thread, so they must not be changed until the call has ended. `check_arguments` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 from aioacl._base.dtypes import array_dtype, holds, item_formats, item_name, itemsize_of
@@ -16,6 +16,7 @@ from aioacl._base.errors import NotSupported, ParameterError
 from aioacl._base.ffi import Arguments, Spec
 from aioacl._base.options import SHOWN_ITEMS, repr_of
 from aioacl._handles.host_tensor import host_tensor
+from aioacl._handles.memory import DeviceBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,6 +139,11 @@ def _view(info: TensorInfo, value: Any, noun: str) -> memoryview:
 
 def _memory(info: TensorInfo, value: Any, noun: str) -> memoryview:
     """Returns the buffer of an argument, or that of a DLPack tensor in host memory."""
+    if isinstance(value, DeviceBuffer):
+        raise ParameterError(
+            f"{noun} {info.name!r}: expected an array in host memory, got a DeviceBuffer",
+            hint="Pass device memory to `model.enqueue(inputs, outputs)`, or download it to an array first.",
+        )
     try:
         return memoryview(value)
     except (TypeError, ValueError, BufferError) as error:
@@ -149,7 +155,9 @@ def _memory(info: TensorInfo, value: Any, noun: str) -> memoryview:
             return memoryview(tensor)
         raise ParameterError(
             f"{noun} {info.name!r}: expected {_wanted(info)}, got {_kind_of(value)}",
-            hint="Pass an array of NumPy, another object with a contiguous buffer, or a tensor in host memory.",
+            hint="Await it first, and pass the result."
+            if isinstance(value, Awaitable)
+            else "Pass an array of NumPy, another object with a contiguous buffer, or a tensor in host memory.",
         ) from error
 
 
@@ -188,9 +196,7 @@ def _gear_for(description: Description, views: Sequence[memoryview]) -> tuple[Ge
         if not fits:
             raise ParameterError(
                 f"input {info.name!r}: expected the shape {_shape(info.shape)}, got {_shape(_shape_of(view))}",
-                hint=f"The shape in the model is {_shape(info.shape)}; ? is any size that its gears have."
-                if None in info.shape
-                else "Reshape the array, or convert the model for that shape.",
+                hint=_shape_hint(info.shape, _shape_of(view)),
             )
     if description.kind == "batch":
         return _gear_for_batch(description, views)
@@ -203,6 +209,14 @@ def _gear_for(description: Description, views: Sequence[memoryview]) -> tuple[Ge
         + "; ".join(", ".join(map(_shape, gear.inputs)) for gear in description.gears),
         hint="Resize the arrays to a gear; only batches are padded.",
     )
+
+
+def _shape_hint(wanted: Sequence[int | None], got: tuple[int, ...]) -> str:
+    if wanted and wanted[0] in (None, 1) and tuple(wanted[1:]) == got:
+        return f"The first dimension is missing: pass `x.reshape({', '.join(map(str, (1, *got)))})`."
+    if None in wanted:
+        return "Reshape the array; ? is any size that the model's gears have."
+    return "Reshape the array, or convert the model for that shape."
 
 
 def _gear_for_batch(description: Description, views: Sequence[memoryview]) -> tuple[Gear, int]:

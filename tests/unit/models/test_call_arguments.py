@@ -122,7 +122,25 @@ ROWS: dict[str, tuple[Callable[[], bytes], Callable[[aioacl.Model], object], str
         lambda: offline.product("2,4"),
         called(zeros(2, 4)),
         "input 'x': expected the shape [?, 3], got [2, 4]",
-        "The shape in the model is [?, 3]; ? is any size that its gears have.",
+        "Reshape the array; ? is any size that the model's gears have.",
+    ),
+    "one row of a batch": (
+        lambda: offline.product("2,4"),
+        called(zeros(3)),
+        "input 'x': expected the shape [?, 3], got [3]",
+        "The first dimension is missing: pass `x.reshape(1, 3)`.",
+    ),
+    "one row for a fixed shape of one row": (
+        lambda: offline.identity(1, (1, 4)),
+        called(zeros(4)),
+        "input 'x': expected the shape [1, 4], got [4]",
+        "The first dimension is missing: pass `x.reshape(1, 4)`.",
+    ),
+    "row for a fixed shape of two rows": (
+        offline.product,
+        called(zeros(3)),
+        "input 'x': expected the shape [2, 3], got [3]",
+        FIXED_HINT,
     ),
     "batch above the largest gear": (
         lambda: offline.product("2,4"),
@@ -312,6 +330,17 @@ def test_wrong_argument_is_refused_by_the_call_without_a_call_of_acl(
             call(model)
         assert (caught.value.message, caught.value.hint) == (message, hint)
         assert offline.all_free(model)
+
+
+def test_call_that_was_not_awaited_is_refused_as_an_argument(device: aioacl.Device) -> None:
+    with device.load_model(offline.product()) as model:
+        unawaited = model(rows(2))
+        with pytest.raises(
+            aioacl.ParameterError, match=r"expected float32 \[2, 3\], got <Call model"
+        ) as caught:
+            model(unawaited)
+        assert caught.value.hint == "Await it first, and pass the result."
+        unawaited.result()
 
 
 @pytest.fixture

@@ -147,8 +147,9 @@ def test_unsuitable_tensor_is_refused_as_out(
 def test_device_buffer_is_refused_as_an_argument(model: aioacl.Model, device: aioacl.Device) -> None:
     with device.allocate(24) as memory, pytest.raises(aioacl.ParameterError) as caught:
         model(memory)
-    assert caught.value.message == (
-        "input 'x': expected a tensor in host memory, got one on the DLPack device (12, 0)"
+    assert caught.value.message == "input 'x': expected an array in host memory, got a DeviceBuffer"
+    assert caught.value.hint == (
+        "Pass device memory to `model.enqueue(inputs, outputs)`, or download it to an array first."
     )
 
 
