@@ -9,11 +9,12 @@ thread, so they must not be changed until the call has ended. `check_arguments` 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 from aioacl._base.dtypes import array_dtype, holds, item_formats, item_name, itemsize_of
 from aioacl._base.errors import NotSupported, ParameterError
-from aioacl._base.ffi import Arguments, Spec
+from aioacl._base.ffi import Arguments, Spec, ffi, pointer
 from aioacl._base.options import SHOWN_ITEMS, repr_of
 from aioacl._handles.host_tensor import host_tensor
 from aioacl._handles.memory import DeviceBuffer
@@ -274,7 +275,25 @@ def check_out(description: Description, arguments: Arguments, out: Any) -> tuple
                 hint=f"Make the array with `numpy.empty({shape}, {array_dtype(info.dtype)!r})`.",
             )
         targets.append(view)
+    _must_be_apart(description.outputs, targets)
     return tuple(targets)
+
+
+def _must_be_apart(outputs: Sequence[TensorInfo], targets: Sequence[memoryview]) -> None:
+    """Raises ParameterError if two outputs share memory, because the later one would overwrite the earlier one."""
+    if len(targets) == 1:
+        return
+    spans = sorted(
+        (pointer(ffi.from_buffer("char[]", view)), view.nbytes, info.name)
+        for info, view in zip(outputs, targets, strict=True)
+        if view.nbytes
+    )
+    for (at, nbytes, name), (next_at, _, next_name) in pairwise(spans):
+        if at + nbytes > next_at:
+            raise ParameterError(
+                f"expected an array of its own for each output, got one with memory of both {name!r} and {next_name!r}",
+                hint="Make each array with `numpy.empty`.",
+            )
 
 
 def numpy_or_error() -> Any:

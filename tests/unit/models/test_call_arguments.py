@@ -44,6 +44,7 @@ def called(x: Any, **options: Any) -> Callable[[aioacl.Model], object]:
     return lambda model: model(x, **options)
 
 
+THREE_ROWS: Any = zeros(3, 3)
 # The key is the name of the row; the values are the model, the call, the message and the hint.
 ROWS: dict[str, tuple[Callable[[], bytes], Callable[[aioacl.Model], object], str, str]] = {
     "wrong dtype": (
@@ -306,6 +307,18 @@ ROWS: dict[str, tuple[Callable[[], bytes], Callable[[aioacl.Model], object], str
         called([zeros(2, 3)] * 2, out=[zeros(2, 3)]),
         "expected 2 outputs ('plus', 'minus'), got 1",
         FORMS_HINT,
+    ),
+    "out: one array for two outputs": (
+        offline.sums,
+        called([zeros(2, 3)] * 2, out=[zeros(2, 3)] * 2),
+        "expected an array of its own for each output, got one with memory of both 'minus' and 'plus'",
+        "Make each array with `numpy.empty`.",
+    ),
+    "out: two arrays that share a row": (
+        offline.sums,
+        called([zeros(2, 3)] * 2, out=[THREE_ROWS[:2], THREE_ROWS[1:]]),
+        "expected an array of its own for each output, got one with memory of both 'plus' and 'minus'",
+        "Make each array with `numpy.empty`.",
     ),
     "out: wrong name": (
         offline.sums,
