@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from aioacl._base.errors import ParameterError
 from aioacl._base.public import publish
 from aioacl._base.unique import Unique
-from aioacl._models.results import each_of
+from aioacl._models.results import each_of, unlike_an_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
@@ -91,7 +91,7 @@ class BatchResults(Unique):
                 self._over = True
                 if self._source_error is not None:
                     try:
-                        raise self._source_error
+                        raise unlike_an_end(self._source_error)
                     finally:
                         self._source_error = None  # its traceback refers to frames that refer to this object
                 break
@@ -115,7 +115,7 @@ class BatchResults(Unique):
             return error
         self._over = True
         try:
-            raise error
+            raise unlike_an_end(error)
         finally:
             del error  # its traceback refers to this frame
 

@@ -42,9 +42,10 @@ class _Item:
         x: the item.
         load, run, started: the load and the call, if it has begun.
         error: why the item has no call; None if it has or may get one.
+        result: its result, if an interrupt came before the iteration could return it.
     """
 
-    __slots__ = ("error", "load", "run", "started", "x")
+    __slots__ = ("error", "load", "result", "run", "started", "x")
     load: Load
 
     def __init__(self, x: Any) -> None:
@@ -52,6 +53,7 @@ class _Item:
         self.run: ModelRun | None = None
         self.started: Await | None = None
         self.error: Exception | None = None
+        self.result: Any = None
 
 
 class ModelResults(Unique):
@@ -93,15 +95,22 @@ class ModelResults(Unique):
         self._port = current_port()
         self._port.if_closed[self] = self._give_up
         self._in_turn = self._ordered and not in_trio()  # only asyncio can wait for a call that has begun
+        try:
+            await self._begin()
+        except BaseException:  # an interrupt: the end of the block is not reached
+            self._give_up()
+            raise
+        return self
+
+    async def _begin(self) -> None:
         if isinstance(self._xs, AsyncIterable):
             await self._begin_reading(self._xs)
-        else:
-            try:
-                self._source = iter(self._xs)
-            except Exception as error:  # noqa: BLE001 - the iteration raises it
-                self._source_error, self._read_all = error, True
-            self._refill()
-        return self
+            return
+        try:
+            self._source = iter(self._xs)
+        except Exception as error:  # noqa: BLE001 - the iteration raises it
+            self._source_error, self._read_all = error, True
+        self._refill()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -140,8 +149,7 @@ class ModelResults(Unique):
                 result = None if started is None else started.take()
                 if result is None:  # the call has failed, or must be made now
                     return await self._take(item)
-                self._make_room()
-                return result
+                return self._given(item, result)
             first = self._items[0].started if self._items and self._in_turn else None
             if first is not None:
                 await first
@@ -155,7 +163,7 @@ class ModelResults(Unique):
         self._over = True
         if self._source_error is not None:
             try:
-                raise self._source_error
+                raise unlike_an_end(self._source_error)
             finally:
                 self._source_error = None  # its traceback refers to frames that refer to this object
 
@@ -173,20 +181,31 @@ class ModelResults(Unique):
     async def _take(self, item: _Item) -> Any:
         try:
             result = await self._outcome(item)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - raised or yielded
             if self._errors == "raise":
                 self._over = True
-                raise
+                raise unlike_an_end(error)  # noqa: B904 - the same error, or one with a cause
             error.item = item.x  # type: ignore[attr-defined]  # of any class
             result = error.with_traceback(None)
         except BaseException:  # cancelled before the result was there: the next step makes the call again
             item.started = None
             self._items.appendleft(item)
             raise
-        self._make_room()
+        return self._given(item, result)
+
+    def _given(self, item: _Item, result: Any) -> Any:
+        """Reads on, and returns the result. If an interrupt comes from `xs`, the next step returns the result."""
+        try:
+            self._make_room()
+        except BaseException:
+            item.result, item.started = result, None
+            self._items.appendleft(item)
+            raise
         return result
 
     async def _outcome(self, item: _Item) -> Any:
+        if item.result is not None:
+            return item.result
         if item.error is not None:
             raise item.error
         if item.run is not None and item.started is not None:
@@ -277,6 +296,15 @@ class ModelResults(Unique):
 
         self._wakes = wake
         await future
+
+
+def unlike_an_end(error: BaseException) -> BaseException:
+    """Returns the error to raise: `async for` would take StopAsyncIteration for the end of the results."""
+    if not isinstance(error, StopAsyncIteration):
+        return error
+    raised = RuntimeError("an item, or the iterable of the items, raised StopAsyncIteration")
+    raised.__cause__ = error
+    return raised
 
 
 async def each_of(xs: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[Any, None]:

@@ -496,6 +496,16 @@ async def test_map_whose_reader_is_cancelled_first_ends_as_cancelled() -> None:
     assert got == [0]
 
 
+async def test_map_whose_execution_raises_stop_async_iteration_raises() -> None:
+    def stops(_calls: list[Any]) -> list[Any]:
+        raise StopAsyncIteration
+
+    with batching(OnThread(stops)) as infer:
+        async with infer.map([1]) as results:
+            with pytest.raises(RuntimeError, match="StopAsyncIteration"):
+                await anext(results)
+
+
 # --- devices ------------------------------------------------------------------------------------------------------
 
 
