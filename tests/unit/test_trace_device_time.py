@@ -22,7 +22,7 @@ from tests.kit import Waiting, equipped, failing_fill, held_fill, raises, until
 from tests.unit.test_trace import COUNTER, Decoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from pathlib import Path
 
     from tests.kit import OpenDevice
@@ -34,7 +34,7 @@ ERROR: Final = "error in ns"
 
 
 @contextmanager
-def virtual_clock() -> Iterator[None]:
+def virtual_clock() -> Generator[None]:
     simulator.set_virtual_clock(True)
     try:
         yield
