@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from aioacl._base.late import late
 from tests.support.offline import converted
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 else:
     acl = late("aioacl.pyacl")
 
-HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
+HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = range(4)
 NORMAL_ONLY = 2  # ACL_MEM_MALLOC_NORMAL_ONLY
 BLOCKING = 1
 UNSUPPORTED = 200006
+NO_BUNDLES, UNKNOWN_BUNDLE = 207000, 148053
 CHANNELS, CLASSES = 3, 10
 GEAR = "ascend_mbatch_shape_data"
 
@@ -60,17 +61,23 @@ def images(count: int = 1, height: int = 16, width: int = 16, seed: int = 1) -> 
     return numbers.normal(size=(count, CHANNELS, height, width)).astype(np.float32)
 
 
-def reference(source: onnx.ModelProto, x: NDArray[np.float32]) -> Any:
-    """The output of onnxruntime."""
+def references(source: onnx.ModelProto, **inputs: NDArray[np.float32]) -> Any:
+    """The outputs of onnxruntime."""
     session = onnxruntime.InferenceSession(source.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(["y"], {"x": x})[0]
+    return session.run(None, inputs)
+
+
+def reference(source: onnx.ModelProto, x: NDArray[np.float32]) -> Any:
+    """The only output of onnxruntime."""
+    [y] = references(source, x=x)
+    return y
 
 
 def check(code: int) -> None:
     assert code == 0, acl.get_recent_err_msg()
 
 
-def made(result: tuple[int, int]) -> int:
+def made(result: tuple[Any, int]) -> Any:
     check(result[1])
     return result[0]
 
@@ -161,6 +168,25 @@ def test_copies_between_host_and_device() -> None:
     check(acl.rt.free_host(host))
 
 
+def test_asynchronous_copies_with_memory_of_the_image_unit() -> None:
+    size, stream = 1024, made(acl.rt.create_stream())
+    host, back = made(acl.rt.malloc_host(size)), made(acl.rt.malloc_host(size))
+    device = made(acl.media.dvpp_malloc(size))
+    check(acl.rt.memset_async(host, size, 7, size, stream))  # host memory: the sample of CANN does so
+    check(acl.rt.synchronize_stream(stream))
+    check(acl.rt.memcpy_async(device, size, host, size, HOST_TO_DEVICE, stream))
+    check(acl.rt.memcpy_async(back, size, device, size, DEVICE_TO_HOST, stream))
+    check(acl.rt.synchronize_stream(stream))
+    for address, kind in ((host, HOST_TO_HOST), (host, DEVICE_TO_HOST), (back, HOST_TO_HOST)):
+        data = bytes(size)
+        check(acl.rt.memcpy(acl.util.bytes_to_ptr(data), size, address, size, kind))
+        assert data == bytes([7]) * size
+    check(acl.media.dvpp_free(device))
+    for each in (host, back):
+        check(acl.rt.free_host(each))
+    check(acl.rt.destroy_stream(stream))
+
+
 def test_synchronous_classification(tmp_path: Path) -> None:
     source, x = classifier(), images()
     net = load(tmp_path, converted(source))
@@ -169,6 +195,71 @@ def test_synchronous_classification(tmp_path: Path) -> None:
     net.upload(x)
     check(acl.mdl.execute(net.model, net.inputs, net.outputs))
     np.testing.assert_allclose(net.result(), reference(source, x), rtol=1e-5, atol=1e-5)
+    net.close()
+
+
+def test_classification_that_leaves_its_stream_and_memory_to_the_reset(tmp_path: Path) -> None:
+    source = classifier()
+    made(acl.rt.create_stream())
+    net = load(tmp_path, converted(source))
+    size = acl.get_data_buffer_size(acl.mdl.get_dataset_buffer(net.inputs, 0))
+    assert size == images().nbytes
+    for seed in range(2):  # one set of memory for all images
+        x = images(seed=seed)
+        net.upload(x)
+        check(acl.mdl.execute(net.model, net.inputs, net.outputs))
+        np.testing.assert_allclose(net.result(), reference(source, x), rtol=1e-5, atol=1e-5)
+    for dataset in (net.inputs, net.outputs):
+        check(acl.destroy_data_buffer(acl.mdl.get_dataset_buffer(dataset, 0)))
+        check(acl.mdl.destroy_dataset(dataset))
+    check(acl.mdl.unload(net.model))
+    check(acl.mdl.destroy_desc(net.desc))
+
+
+def several_types() -> onnx.ModelProto:
+    """Two inputs, and an output of each of four types."""
+    return model(
+        [
+            helper.make_node("Add", ["x", "z"], ["sum"]),
+            helper.make_node("ArgMax", ["x"], ["place"], axis=1, keepdims=0),
+            helper.make_node("Cast", ["x"], ["half"], to=TensorProto.FLOAT16),
+            helper.make_node("Greater", ["x", "z"], ["more"]),
+        ],
+        [value("x", [2, 8]), value("z", [2, 8])],
+        [
+            value("sum", [2, 8]),
+            value("place", [2], TensorProto.INT64),
+            value("half", [2, 8], TensorProto.FLOAT16),
+            value("more", [2, 8], TensorProto.BOOL),
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("upload", "download"),
+    [
+        pytest.param(HOST_TO_DEVICE, DEVICE_TO_HOST, id="host"),
+        pytest.param(DEVICE_TO_DEVICE, DEVICE_TO_DEVICE, id="written-for-a-board-without-host"),
+    ],
+)
+def test_outputs_of_several_types(tmp_path: Path, upload: int, download: int) -> None:
+    source, numbers = several_types(), np.random.default_rng(5)
+    given = {name: numbers.normal(size=(2, 8)).astype(np.float32) for name in ("x", "z")}
+    net = load(tmp_path, converted(source))
+    for index, x in enumerate(given.values()):
+        data = x.tobytes()
+        address = acl.get_data_buffer_addr(acl.mdl.get_dataset_buffer(net.inputs, index))
+        check(acl.rt.memcpy(address, len(data), acl.util.bytes_to_ptr(data), len(data), upload))
+    check(acl.mdl.execute(net.model, net.inputs, net.outputs))
+    kinds = [acl.ACL_FLOAT, acl.ACL_INT64, acl.ACL_FLOAT16, acl.ACL_BOOL]
+    for index, (kind, wanted) in enumerate(zip(kinds, references(source, **given), strict=True)):
+        assert acl.mdl.get_output_data_type(net.desc, index) == kind
+        dims = made(acl.mdl.get_output_dims(net.desc, index))["dims"]
+        buffer = acl.mdl.get_dataset_buffer(net.outputs, index)
+        size, data = acl.get_data_buffer_size(buffer), bytes(wanted.nbytes)
+        address = acl.get_data_buffer_addr(buffer)
+        check(acl.rt.memcpy(acl.util.bytes_to_ptr(data), len(data), address, size, download))
+        np.testing.assert_array_equal(np.frombuffer(data, wanted.dtype).reshape(dims), wanted)
     net.close()
 
 
@@ -280,3 +371,24 @@ def test_single_operator_ends_with_unsupported() -> None:
     check(acl.destroy_data_buffer(buffer))
     check(acl.rt.free(memory))
     acl.destroy_tensor_desc(desc)
+
+
+@pytest.mark.filterwarnings("ignore::aioacl.AclWarning")
+def test_single_operator_with_a_handle_ends_with_unsupported_although_no_code_is_checked() -> None:
+    attribute = acl.op.create_attr()
+    desc = acl.create_tensor_desc(acl.ACL_FLOAT16, [600, 30], acl.ACL_FORMAT_ND)
+    handle, code = acl.op.create_handle("Slice", [desc], [desc], attribute)
+    assert code == UNSUPPORTED
+    assert acl.op.execute_with_handle(handle, [0], [0], 0) == UNSUPPORTED
+    check(acl.rt.synchronize_stream(0))
+    acl.op.destroy_handle(handle)
+    acl.op.destroy_attr(attribute)
+    acl.destroy_tensor_desc(desc)
+
+
+def test_bundle_ends_with_unsupported(tmp_path: Path) -> None:
+    path = tmp_path / "bundle.om"
+    path.write_bytes(converted(classifier()))
+    bundle, code = acl.mdl.bundle_load_from_file(str(path))
+    assert code == NO_BUNDLES
+    assert acl.mdl.bundle_unload(bundle) == UNKNOWN_BUNDLE
