@@ -436,11 +436,13 @@ def settle_maintenance() -> None:
     """Returns once the maintenance threads have handled earlier wake-ups.
 
     The handler may allocate staging memory, for example. A maintenance thread may make queued calls before it handles a
-    wake-up. So this function queues a call of the handler.
+    wake-up. So this function queues a call of the handler. The handler itself leaves the making of the stream that
+    wakes the runtime to the queue. The stream exists for a moment before it is counted in `aio_equipped`.
     """
     for manager in open_devices():
         with suppress(WorkerStuck):  # a test may make the thread hang in a call
             manager.maintenance.call(manager._on_wake, SETTLE_SECONDS)
+            manager.maintenance.call(lambda: None, SETTLE_SECONDS)
 
 
 @contextmanager

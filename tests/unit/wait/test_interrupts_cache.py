@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Final
+import threading
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from aioacl import simulator
+from aioacl._base.ffi import lib
+from tests.kit import settle_maintenance, until_now
 from tests.support import cache_ways
 from tests.support.signals import RaisingHandler
+
+if TYPE_CHECKING:
+    import aioacl
 
 SEED: Final = 35
 pytestmark = [
@@ -35,6 +41,34 @@ def interrupts_lose_and_double_nothing(total: int, every: int, seed: int = SEED)
         assert handler.raised >= total
     assert simulator.calls("aclFinalizeReference") == finalized + 1
     assert simulator.violations() == []
+
+
+def test_maintenance_is_settled_when_it_has_done_what_its_handler_has_left(
+    device: aioacl.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order, begun, go_on = list[str](), threading.Event(), threading.Event()
+    manager, equip = device._manager, device._manager._equip
+
+    def equip_later() -> None:
+        begun.set()
+        go_on.wait()
+        order.append("equipped")
+        equip()
+
+    monkeypatch.setattr(manager, "_equip", equip_later)
+    monkeypatch.setattr(manager, "_on_wake", lambda: manager._answer(lib.AIO_KICK_NUDGE))
+
+    def settle() -> None:
+        settle_maintenance()
+        order.append("settled")
+
+    settling = threading.Thread(target=settle)
+    settling.start()
+    begun.wait()
+    until_now(lambda: order, 0.1)  # long enough to return too early
+    go_on.set()
+    settling.join()
+    assert order == ["equipped", "settled"]
 
 
 @pytest.mark.thorough
