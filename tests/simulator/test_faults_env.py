@@ -50,6 +50,12 @@ def test_rules_of_the_environment_apply_from_the_start() -> None:
     assert json.loads(done.stdout) == [2, 97, 98, 99]
 
 
+def test_field_of_a_rule_may_have_the_underscore_of_its_parameter() -> None:
+    program = CALLS + "print([lib.aio_u_aclrtGetDeviceCount(count) for _ in range(2)])\n"
+    done = child(program, FAULTS="aclrtGetDeviceCount:nth=2:rc_after=507000")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[0, 507000]\n", "")
+
+
 def test_same_seed_gives_the_same_decisions_and_another_seed_others() -> None:
     rule = "aclrtGetDeviceCount:p=0.3:rc=507000"
     first = child(WHICH_FAIL, FAULTS=f"seed=42; {rule}").stdout

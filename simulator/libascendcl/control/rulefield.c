@@ -262,9 +262,18 @@ static const field_t fields[] = {
     {"errmsg", "null, long, non-utf8 or stale", EFFECT_TEXT, FORM_OWN, set_text, 0},
 };
 
+/* The parameters of simulator.fault() have underscores where the fields of a rule have hyphens. */
+static bool is_name(const char *name, const char *given) {
+    while (*name != '\0' && (*given == *name || (*given == '_' && *name == '-'))) {
+        name++;
+        given++;
+    }
+    return *name == *given;
+}
+
 static const field_t *find(const char *name) {
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        if (strcmp(fields[i].name, name) == 0) {
+        if (is_name(fields[i].name, name)) {
             return &fields[i];
         }
     }
