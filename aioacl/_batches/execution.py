@@ -142,7 +142,7 @@ class ModelDevice:
 
     def look(self) -> Look:
         """Returns what it can do now, as of one moment: between two questions, a reset could end."""
-        fault = self._manager.failures.last_fault  # first, so that `health` knows of it
+        fault = self._manager.failures.last_fault  # read first, so that `health` includes it
         health = health_of(self._manager)
         of_now = fault is not None and fault.generation == health.generation
         return Look(
