@@ -88,8 +88,9 @@ async def test_cancellation_at_each_suspension_leaves_nothing(body: Callable[[],
         await body()  # the loop keeps its port
         before, nth, more = testing.snapshot(), 1, True
         while more:
-            with anyio.CancelScope() as scope:
-                suspensions = Suspensions(body(), nth, scope.cancel)
+            scope = anyio.CancelScope()
+            suspensions = Suspensions(body(), nth, scope.cancel)
+            with scope:
                 await suspensions
             await until(nothing_is_left)
             more, nth = suspensions.count >= nth, nth + 1
