@@ -1,5 +1,8 @@
 """Random programs of calls of `acl`: handles freed twice, foreign handles, wrong order, resets between.
 
+Half of the calls that destroy something are made again at once. Half of the programs go on after `acl.finalize`, and
+every 50th in a forked child, where each call must return a code too.
+
     python -m tests.support.pyacl_programs SEED COUNT
 
 Each call must return a result of the form that its row declares. A crash ends the process, so the caller sees the seed
@@ -8,8 +11,10 @@ of the program that was printed last. Host addresses come from buffers that live
 
 from __future__ import annotations
 
+import os
 import random
 import sys
+import traceback
 import warnings
 from typing import Any, Final
 
@@ -19,6 +24,7 @@ from aioacl._base.paths import DATA
 from aioacl._pyacl.table import Field, Row, rows
 
 CALLS: Final = 40
+CALLS_AFTER: Final = 10
 HOST_BYTES: Final = 4096
 # `util` reads any address by design. The others wait for something that no random program does, or end the process.
 LEFT_OUT: Final = frozenset(
@@ -59,6 +65,7 @@ MEMORY: Final = frozenset(
         "reserve",
     ]
 )
+ENDS: Final = ("destroy_", "free", "unload", "reset_device")
 GARBAGE: Final = (0, 1, 8, 0xDEAD0000, (1 << 64) - 8)
 HOST: Final = [bytes(HOST_BYTES) for _ in range(3)]
 HOST_ADDRESSES: Final = [acl.util.bytes_to_ptr(each) for each in HOST]
@@ -120,6 +127,7 @@ class Program:
     """One random program. It remembers what its calls have returned, also after the program has freed it."""
 
     def __init__(self, seed: int) -> None:
+        self._seed = seed
         self._random = random.Random(seed)
         self._memory = [0, *HOST_ADDRESSES]
         self._handles: list[int] = []
@@ -129,15 +137,39 @@ class Program:
         """Makes the calls, and checks the form of each result."""
         self._call_by_name("init")
         self._call_by_name("rt.set_device", 0)
-        for _ in range(CALLS):
+        self._calls(CALLS)
+        if self._seed % 50 == 0:
+            self._in_a_child()
+        if self._seed % 2:
+            acl.finalize()
+            self._calls(CALLS_AFTER)
+        for index in range(2):
+            acl.rt.reset_device_force(index)
+        acl.finalize()
+
+    def _calls(self, count: int) -> None:
+        for _ in range(count):
             row = self._random.choice(self._random.choice([ROWS, USUAL]))
             arguments = [self._argument(row, each) for each in row.arguments]
             if row.name == "set_config_opt" and arguments[1] == acl.ACL_MDL_PATH_PTR:
                 arguments[2] = "a path"
             self._call(row, arguments)
-        for index in range(2):
-            acl.rt.reset_device_force(index)
-        acl.finalize()
+            if row.name.startswith(ENDS) and self._random.random() < 0.5:
+                self._call(row, arguments)
+
+    def _in_a_child(self) -> None:
+        """Makes calls in a forked child, where ACL cannot be used."""
+        child = os.fork()
+        if not child:
+            try:
+                self._calls(CALLS_AFTER)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status:
+            raise AssertionError(f"the child ended with {status}")
 
     def _call_by_name(self, name: str, *arguments: Any) -> None:
         row = next(each for each in ROWS if each.full_name == f"acl.{name}")
@@ -189,6 +221,7 @@ class Program:
 def main(seed: int, count: int) -> None:
     """Runs the programs."""
     warnings.simplefilter("ignore", AclWarning)
+    warnings.simplefilter("ignore", DeprecationWarning)  # a fork with several threads
     for number in range(seed, seed + count):
         print(number, flush=True)
         Program(number).run()
