@@ -49,6 +49,8 @@ _C_TYPES: Final = {
 _EMPTY: Final[dict[str, Any]] = {"text": "", "list": [], "array": None, "object": None, "float": 0.0}
 # These functions return the last error of the thread or context, so their code is no failure of their own.
 _ANSWERS: Final = frozenset({"aclrtPeekAtLastError", "aclrtGetLastError"})
+# In place of the hint of ACL_ERROR_RT_CONTEXT_NULL, which names the handles of aioacl.
+_HINTS: Final = {107002: "Call acl.rt.set_device or acl.rt.set_context on this thread first."}
 _WAITS_IN_VAIN: Final = 107020  # ACL_ERROR_WAIT_CALLBACK_TIMEOUT: process_report found nothing to do
 
 _new: Final = ffi.new
@@ -113,7 +115,8 @@ def _trace(row: Row, arguments: Sequence[object], code: int) -> None:
     error = error_for(code, row.c_name or row.full_name, message="")
     text = " ".join(text_of(lib.aio_error_text()).split())
     shown = ", ".join(_shown(each) for each in arguments)
-    parts = [f"{row.full_name}({shown}) returned {code} {codes.lookup(code).name}", text, error.hint]
+    parts = [f"{row.full_name}({shown}) returned {code} {codes.lookup(code).name}", text]
+    parts.append(_HINTS.get(code, error.hint))
     sys.stderr.write(f"aioacl: {'; '.join(part for part in parts if part)}\n")
 
 

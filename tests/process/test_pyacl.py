@@ -203,5 +203,11 @@ acl.rt.free(pointer), acl.rt.reset_device(0), acl.finalize()
     assert second.startswith("aioacl: acl.mdl.load_from_file('nowhere.om') returned ")
 
 
+def test_trace_names_functions_of_acl_as_the_cure() -> None:
+    trace = 'os.environ["AIOACL_PYACL_TRACE"] = "1"\n'
+    _, _, errors = run(BEGIN + trace + "acl.init(), acl.rt.malloc(8, 0)\nos._exit(0)\n")
+    assert errors.endswith("; Call acl.rt.set_device or acl.rt.set_context on this thread first.\n")
+
+
 def test_without_trace_a_failing_call_prints_nothing() -> None:
     assert run(INITIALIZED + "acl.rt.free(1)\nos._exit(0)\n") == (0, "", "")
