@@ -83,6 +83,7 @@ def run(arguments: Namespace) -> int:
 
 def _program(arguments: Namespace) -> list[str]:
     """What follows the options of Python on the program's command line."""
+    script: list[str] = arguments.script or []
     for option, words, what in (
         ("-m", arguments.module, "the name of a module"),
         ("-c", arguments.text, "a program text"),
@@ -91,10 +92,7 @@ def _program(arguments: Namespace) -> list[str]:
             continue
         if not words:
             raise UserError(f"expected {what} after {option}, got nothing")
-        if arguments.script:  # argparse ends the words of -mMODULE at once
-            raise UserError(f"expected a space after {option}, got {option}{words[0]}")
-        return [option, *words]
-    script: list[str] = arguments.script or []
+        return [option, *words, *script]  # argparse ends the words at `--`, and after -mMODULE
     return script[1:] if script[:1] == ["--"] else script
 
 

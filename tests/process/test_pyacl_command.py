@@ -127,7 +127,6 @@ def test_path_of_the_folder_itself_is_not_another_acl() -> None:
         (("--path", "--library", "simulator"), "expected --path without --library"),
         (("-m",), "expected the name of a module after -m"),
         (("-c",), "expected a program text after -c"),
-        (("-mnet", "x"), "expected a space after -m, got -mnet"),
     ],
 )
 def test_wrong_use_is_named(words: tuple[str, ...], text: str) -> None:
@@ -186,7 +185,8 @@ def package(tmp_path: Path) -> Path:
         ["script.py", "-q", "-x", "--path"],
         ["./script.py", "--", "-m", "--", "net"],
         ["-m", "net", "-x", "-q"],
-        ["-m", "net.run", "--library", "x"],
+        ["-m", "net.run", "--library", "x", "--", "-q"],
+        ["-mnet", "x"],
         ["-c", REPORT, "-q", "a b"],
         ["-", "-m"],
     ],
