@@ -21,7 +21,7 @@ def ends(seed: int, count: int) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=600,
+        timeout=3600,  # ends a program that hangs
     )
     last = ended.stdout.splitlines()[-1:]
     assert (ended.returncode, last) == (0, ["done"]), (
