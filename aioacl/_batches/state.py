@@ -144,6 +144,7 @@ class Execution(Generic[I]):
         division: the divided batch to which it belongs, if any.
         generation: the generation of the device when it began.
         number: its number in the flight recorder.
+        range: its range of mstx; 0 for none.
         was_alone: of a suspect, the function of its executor that returns whether it was alone on the device.
     """
 
@@ -155,6 +156,7 @@ class Execution(Generic[I]):
         "items",
         "model",
         "number",
+        "range",
         "rows",
         "was_alone",
     )
@@ -169,6 +171,7 @@ class Execution(Generic[I]):
         self.division: Division | None = None
         self.generation = model.device.generation
         self.number = next(self._numbers)
+        self.range = 0
         self.was_alone: Callable[[], bool] | None = None
 
 

@@ -9,11 +9,13 @@ import filecmp
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from aioacl._base import flight
+from aioacl._base import flight, ranges
 from aioacl._base import paths as _paths
 from aioacl._base.errors import AclWarning, LibraryConflict, LibraryNotFound, ParameterError
 from aioacl._base.options import repr_of
@@ -320,7 +322,16 @@ class _Process:
             raise
         if native.backend() == "simulator":
             onnxruntime.offer()
+        _offer_ranges(candidate, plan.rules)
         return _describe(native, self._attempts[opened])
+
+
+def _offer_ranges(candidate: Candidate, rules: Rules) -> None:
+    """Use the optional library of ranges beside the ACL library, if it can be trusted."""
+    beside = candidate._replace(path=str(Path(candidate.path).with_name(ranges.LIBRARY)))
+    with suppress(Unusable):
+        if not locate.inspect(beside, rules):
+            ranges.offer(beside.path)
 
 
 def _plan(native: _Native, choice: str | None, present: Mapping[str, bool]) -> _Plan:

@@ -398,6 +398,16 @@ static bool can_execute(aio_stream *stream) {
     return atomic_load(&stream->runners) != NULL;
 }
 
+/* Ends the range of that position, and puts another one in its place. Without memory, it ends at once. */
+static void replace_range(aio_stream *stream, uint64_t position, uint64_t range) {
+    _Atomic uint64_t *ranges = atomic_load(&stream->ranges);
+    if (range && !ranges) {
+        ranges = calloc(AIO_RING, sizeof *ranges);
+        atomic_store(&stream->ranges, ranges);
+    }
+    aio_range_end(ranges ? atomic_exchange(&ranges[position % AIO_RING], range) : range);
+}
+
 aio_result aio_execute(aio_stream *stream, int held, uint32_t model, const aclmdlDataset *input,
                        aclmdlDataset *output) {
     aio_frame frame;
@@ -412,10 +422,18 @@ aio_result aio_execute(aio_stream *stream, int held, uint32_t model, const aclmd
         refuse(stream, &frame);
         return aio_failed(AIO_NO_MEMORY);
     }
+    /* Before the call, because another thread may see the end as soon as the entry is counted. */
+    uint64_t range = aio_range_of_model(model), position = atomic_load(&stream->tail) + 1;
+    if (range) {
+        replace_range(stream, position, range);
+    }
     aio_failures_running(stream, (uint32_t)atomic_load_explicit(&aio_self()->id, memory_order_relaxed));
     code = aio_acl.aclmdlExecuteAsync(model, input, output, stream->handle);
     aio_result result = marked(stream, count_result(stream, code, NULL));
     aio_failures_ran(stream);
+    if (range && result < 0) {
+        replace_range(stream, position, 0);
+    }
     if (frame.timed) {
         end_span(stream, &frame, result);
     }

@@ -30,7 +30,7 @@
  * this.
  *
  *     thread, recorder, trace, perfetto                        time and locks, the flight recorder
- *     inside, dispatch, bytes, pace, metrics                   the table, helpers, what the metrics count
+ *     inside, dispatch, bytes, pace, metrics, ranges           the table, helpers, what the metrics count
  *     wake, foreign, gate, library                             waking threads, resets by other code, the gate
  *     nudge, counts, exit                                      failures, ACL's counts, the end
  *     events, stage, record, port                              what a device has, and the record of a stream
@@ -165,6 +165,8 @@ struct aio_port {
     atomic_llong references;
 };
 
+/* ranges.c: begins the range of an execution; 0 if there are no ranges. */
+uint64_t aio_range_of_model(uint32_t model);
 /* metrics.c. To be called when a wait for a stream begins; */
 void aio_count_wait(aio_token *token);
 /* when a call of a model begins; `counts` may be NULL; */
@@ -334,6 +336,8 @@ struct aio_stream {
     /* Owned. For each position, the thread that enqueued an execution of a model, else 0. NULL: no execution
      * was enqueued. Only the owner of the stream writes it. */
     _Atomic(_Atomic uint32_t *) runners;
+    /* Likewise, the range of mstx of that execution, else 0. The thread that sees its end takes it out. */
+    _Atomic(_Atomic uint64_t *) ranges;
     /* Under the lock of the failures. */
     int32_t id;      /* as aclrtStreamGetId; -1: not known */
     bool identified; /* its id and those of its tasks are known; set once */

@@ -45,9 +45,13 @@ static void note_executions(aio_stream *stream, uint64_t position) {
     if (!runners || from >= position || !atomic_compare_exchange_strong(&stream->noted_to, &from, position)) {
         return;
     }
+    _Atomic uint64_t *ranges = atomic_load_explicit(&stream->ranges, memory_order_acquire);
     for (uint64_t at = position - from > AIO_RING ? position - AIO_RING : from; at++ < position;) {
         if (atomic_load_explicit(&runners[at % AIO_RING], memory_order_relaxed)) {
             aio_flight_note(AIO_FLIGHT_EXECUTION_ENDS, stream->device, aio_flight_entry(stream, at), 0, 0);
+            if (ranges) {
+                aio_range_end(atomic_exchange(&ranges[at % AIO_RING], 0));
+            }
         }
     }
 }

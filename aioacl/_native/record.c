@@ -136,8 +136,18 @@ void aio_stream_empty(aio_stream *stream) {
     aio_stream_forget_failures(stream);
 }
 
+/* Ends the ranges of executions whose end was not seen, for example because of a reset. */
+static void end_ranges(aio_stream *stream) {
+    _Atomic uint64_t *ranges = atomic_load(&stream->ranges);
+    for (int at = 0; ranges && at < AIO_RING; at++) {
+        aio_range_end(atomic_load(&ranges[at]));
+    }
+    free(ranges);
+}
+
 void aio_stream_free(aio_stream *stream) {
     aio_stream_empty(stream);
+    end_ranges(stream);
     free(atomic_load(&stream->runners));
     free(stream);
 }

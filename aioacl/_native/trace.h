@@ -100,6 +100,12 @@ const aio_trace_track *aio_trace_tracks(const aio_trace *trace, int *count);
 int64_t aio_trace_encode(const aio_trace_event *events, int count, uint64_t first_uuid, uint32_t sequence,
                          uint8_t *out, int64_t size);
 
+/* ranges.c: ranges of mstx. aio_ranges_open loads libms_tools_ext.so, and returns 1 if it has ranges. A range
+ * of 0 is none. */
+int aio_ranges_open(const char *path);
+uint64_t aio_range_start(const char *text);
+void aio_range_end(uint64_t range);
+
 /* spans.c: device times of executions, copies and fills. */
 typedef struct {
     uint64_t id;                 /* as in the records about the entry */

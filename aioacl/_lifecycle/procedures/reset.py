@@ -35,7 +35,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
-from aioacl._base import flight, sync
+from aioacl._base import flight, ranges, sync
 from aioacl._base.ffi import ffi, lib, next_generation
 from aioacl._base.options import LONGEST_SECONDS
 from aioacl._base.records import ResetReport, Stuck
@@ -144,6 +144,10 @@ class ResetProcedure(Procedure):
         return self._report
 
     def run(self) -> None:
+        with ranges.around(f"aioacl reset: device {self.index}"):
+            self._run()
+
+    def _run(self) -> None:
         problem, stuck = "", tuple[Stuck, ...]()
         self._run_hooks("before_reset", self._scope)
         self._start_clock()
