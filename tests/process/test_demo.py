@@ -137,6 +137,8 @@ def test_demo_with_a_trace_writes_it_and_a_page(folder: Path, tmp_path: Path) ->
     generations = {begin.values["generation"] for begin, _ in trace.named("generation")}
     assert len(generations) >= 3  # two resets
     assert len(trace.named("await")) > len(list(folder.iterdir()))
+    linked, alone = trace.arrows()
+    assert (len(linked) > 0, alone) == (True, [])
     assert path.with_name("run.pftrace.html").read_text().startswith("<!doctype html>")
 
 

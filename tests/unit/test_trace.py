@@ -95,6 +95,22 @@ class Decoded:
     def named(self, name: str) -> list[tuple[Event, Event]]:
         return [pair for pair in self.slices() if pair[0].name == name]
 
+    def arrows(self) -> tuple[list[Event], list[Event]]:
+        """Returns the awaits that waited: those with an arrow from the enqueue, and those without any arrow.
+
+        An await of a stream may be one for a mark, which has no record. It still has an arrow to its end.
+        """
+        chains: defaultdict[int, list[str]] = defaultdict(list)
+        for event in self.events:
+            for flow in event.flows:
+                chains[flow].append(event.name)
+        waited = [
+            begin for begin, _ in self.named("await") if "done at once" not in self.tracks[begin.track].name
+        ]
+        names = [{*chains[flow]} - {"await", "done", "wake"} for each in waited for flow in each.flows]
+        alone = [each for each in waited if not any("done" in chains[flow] for flow in each.flows)]
+        return [each for each, kinds in zip(waited, names, strict=True) if kinds], alone
+
     def track_names(self) -> Counter[str]:
         return Counter(track.name for track in self.tracks.values())
 
@@ -157,6 +173,8 @@ async def test_trace_of_a_program_has_a_begin_and_an_end_for_all_its_work(
         await work(open_device)
     found = Decoded(path.read_bytes())
     assert not [begin for begin, end in found.slices() if "unfinished" in end.values]
+    linked, alone = found.arrows()
+    assert (len(linked) >= 12, alone) == (True, [])
     assert len(found.named("call")) == 12
     assert len(found.named("execution")) >= 12
     assert len(found.named("item")) == 4
