@@ -101,7 +101,7 @@ int64_t aio_trace_encode(const aio_trace_event *events, int count, uint64_t firs
                          uint8_t *out, int64_t size);
 
 /* ranges.c: ranges of mstx. aio_ranges_open loads libms_tools_ext.so, and returns 1 if it has ranges. A range
- * of 0 is none. */
+ * of 0 does not exist. */
 int aio_ranges_open(const char *path);
 uint64_t aio_range_start(const char *text);
 void aio_range_end(uint64_t range);
