@@ -392,6 +392,22 @@ def test_damaged_file_gives_a_trace_that_says_what_is_missing(tmp_path: Path, se
     assert len(found.named("item")) == len(ring.records())
 
 
+@pytest.mark.thorough
+def test_writer_that_is_stopped_for_a_lap_gives_a_trace_that_says_what_is_missing(tmp_path: Path) -> None:
+    """Its slot keeps the sequence of the earlier lap, and the record of the later lap was dropped."""
+    slot, laps = 17, flight_ring.SLOTS + 300
+    data = file_of(laps)
+    at = flight_ring.HEADER_BYTES + slot * flight.LAYOUT.size
+    data[at : at + 8] = (2 * slot + 1).to_bytes(8, "little")
+    path = tmp_path / "flight"
+    path.write_bytes(data)
+    ring = flight_ring.of_file(path)
+    assert (ring.overwritten, ring.missing) == (300, 1)
+    found = decoded(ring)
+    assert len(found.named("item")) == flight_ring.SLOTS - 1
+    assert [event.name for event in found.events if "missing" in event.name] == [ring.summary()]
+
+
 def test_whole_ring_has_no_event_about_missing_records() -> None:
     assert [event for event in decoded(ring_of()).events if "missing" in event.name] == []
 
