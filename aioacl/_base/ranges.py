@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from aioacl._base.ffi import lib
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 LIBRARY: Final = "libms_tools_ext.so"
 _opened: Final[list[str]] = []
@@ -36,7 +36,7 @@ def end(number: int) -> None:
 
 
 @contextmanager
-def around(text: str) -> Iterator[None]:
+def around(text: str) -> Generator[None]:
     """A range around a block."""
     number = begin(text)
     try:
