@@ -43,6 +43,8 @@ CALLERS: Final = (1, 64, 1024)
 MODEL_CALLERS: Final = (64, 256)
 ITEMS: Final = 20480
 QUICK_ITEMS: Final = 4096
+MODEL_ITEMS: Final = 5120  # fewer take so little time that other threads of the process decide the figure
+LONE_ITEMS: Final = 1200
 GEARS: Final = (1, 2, 4, 8, 16, 32)
 CPU: Final = "CPU per item"
 OURS: Final = "batcher"
@@ -159,7 +161,8 @@ def _nothing_rows(session: Session) -> list[Row]:
 
 
 async def _model_samples(session: Session, callers: int, ways: Mapping[str, Infer]) -> dict[str, list[float]]:
-    x, items = _digits.inputs(_digits.digits().images[:1]), 20 * callers if callers > 1 else 300
+    x, items = _digits.inputs(_digits.digits().images[:1]), LONE_ITEMS if callers == 1 else MODEL_ITEMS
+    items = items // 4 if session.quick else items
     found: dict[str, list[float]] = {name: [] for name in ways}
     for repeat in range(session.repeats(9) + 1):
         for name, infer in ways.items():
