@@ -4,8 +4,8 @@
  *
  * `new_item` makes a BatchItem of checked arguments. Its `__await__` adds it to the turn of its loop, so all
  * items of a turn of the loop reach the runner together. It returns an ItemWait, which waits for a future of
- * the loop, and tells the runner if the caller goes before the item has its outcome. `deliver` sets the futures
- * of a batch. In a trio run, and on a thread, `_await_in_python` waits.
+ * the loop, and calls `Runner.gone` if the caller goes before the item has its outcome. `deliver` sets the
+ * futures of a batch. In a trio run, and on a thread, `_await_in_python` waits.
  *
  * The calls of Python code are those of asyncio and of the runner. Each of them may raise an exception of a
  * signal handler, or run a finalizer that ends the turn. So the fields are read again after each call.
