@@ -431,6 +431,9 @@ def plain_awaits(on: bool, /) -> None:
 def new_item(runner: RunnerBase, check: Callable[[Any], tuple[Any, int, Hashable]], x: object, /) -> Any:
     """Returns a BatchItem of the checked arguments, or raises the runner's refusal."""
 
+def move_items(items: list[Any], before: int, after: int, /) -> int:
+    """Moves items from one state to another, until one is in a third state. Returns their number."""
+
 def deliver(items: list[Any], outcomes: list[Any], mixed: bool, /) -> None:
     """Sets the futures of items, on their loop. With `mixed`, outcomes that are exceptions are raised."""
 

@@ -29,6 +29,7 @@ from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Generic
 
+from aioacl._base.ffi import move_items
 from aioacl._batches.repeats import REPEATS, Again, Group, Tries, divide
 from aioacl._batches.state import Counts, DeviceState, Ending, Execution, ModelState, Rules
 from aioacl._batches.waiting import AGAIN, OUTSIDE, OVER, RUNNING, WAITING, I, Waiting
@@ -104,8 +105,7 @@ class Core(Generic[I]):
         if model.running:
             return None
         items = turn.end(now)
-        for item in items:
-            item._state = RUNNING
+        move_items(items, WAITING, RUNNING)
         counts = self.counts  # as `add_wait(0.0, len(items))`, without a call
         counts.waits.append((0.0, len(items)))
         counts.waited[0] += len(items)
@@ -150,14 +150,10 @@ class Core(Generic[I]):
         if model.streak.spent:
             model.streak.end()
         items = execution.items
-        for item in items:
-            if item._state != RUNNING:  # its caller has gone
-                at = items.index(item)
-                self.counts.done += at
-                return items[:at] + self._settle(items[at:], done=True)
-            item._state = OVER
-        self.counts.done += len(items)
-        return items
+        done = move_items(items, RUNNING, OVER)
+        self.counts.done += done
+        # If the caller of an item has gone, the others are looked at one by one.
+        return items if done == len(items) else items[:done] + self._settle(items[done:], done=True)
 
     def _settle(self, items: Sequence[I], *, done: bool) -> list[I]:
         """Ends items. Returns those whose callers have not gone."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from aioacl._base.ffi import TurnBase
+from aioacl._base.ffi import TurnBase, move_items
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -316,8 +316,7 @@ class Waiting(Generic[I]):
             del self.queues[queue.shape]
         else:
             batch = self._of_line(line)
-        for item in batch:
-            item._state = RUNNING
+        move_items(batch, WAITING, RUNNING)
         if self._limit_per_key is not None:
             for item in batch:
                 self._count(item._key, -item._rows)

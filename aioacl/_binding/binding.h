@@ -97,6 +97,7 @@ typedef struct {
     X(_refused)                                                                                                \
     X(_release_stale)                                                                                          \
     X(_running)                                                                                                \
+    X(_state)                                                                                                  \
     X(_stopping)                                                                                               \
     X(_target)                                                                                                 \
     X(_turn)                                                                                                   \

@@ -490,6 +490,44 @@ static PyObject *item_await(PyObject *object) {
     return made;
 }
 
+/* --- the items of a batch -------------------------------------------------------------------------------- */
+
+/* Moves an item from one state to another. Returns 1, or 0 if it is in a third one, or -1 with an exception.
+ * The tests of the core have items of their own, in Python. */
+static int move(PyObject *object, long before, long after) {
+    if (PyObject_TypeCheck(object, item_type)) {
+        item_object *self = (item_object *)object;
+        bool moves = self->state == before;
+        self->state = moves ? (int)after : self->state;
+        return moves;
+    }
+    PyObject *state = PyObject_GetAttr(object, names._state);
+    long now = state ? PyLong_AsLong(state) : -1;
+    Py_XDECREF(state);
+    if (now != before) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    PyObject *next = PyLong_FromLong(after);
+    int set = next ? PyObject_SetAttr(object, names._state, next) : -1;
+    Py_XDECREF(next);
+    return set < 0 ? -1 : 1;
+}
+
+/* move_items(items, before, after): moves items until one is not in the state `before`. Returns their number.
+ */
+static PyObject *move_items(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count) {
+    if (count != 3 || !PyList_Check(given[0])) {
+        return PyErr_Format(PyExc_TypeError, "expected a list of items and two states, got other arguments");
+    }
+    long before = PyLong_AsLong(given[1]), after = PyLong_AsLong(given[2]);
+    int moved = PyErr_Occurred() ? -1 : 1;
+    Py_ssize_t index = 0;
+    for (; moved > 0 && index < PyList_Size(given[0]); index += moved > 0) {
+        moved = move(PyList_GetItem(given[0], index), before, after);
+    }
+    return moved < 0 ? NULL : PyLong_FromSsize_t(index);
+}
+
 /* --- outcomes -------------------------------------------------------------------------------------------- */
 
 /* Sets a future, unless its caller has gone. */
@@ -640,6 +678,7 @@ static PyMethodDef functions[] = {
     {"bind_items", bind_items, METH_VARARGS, NULL},
     /* The casts are due to the API: the flags say which type the function has. */
     {"deliver", (PyCFunction)(void (*)(void))deliver, METH_FASTCALL, NULL},
+    {"move_items", (PyCFunction)(void (*)(void))move_items, METH_FASTCALL, NULL},
     {"new_item", (PyCFunction)(void (*)(void))new_item, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioacl import ParameterError
-from aioacl._base.ffi import LoopBase, TurnBase, bind_items, deliver, flight_items, new_item
+from aioacl._base.ffi import LoopBase, TurnBase, bind_items, deliver, flight_items, move_items, new_item
 from aioacl._batches.items import BatchItem
+from aioacl._batches.waiting import OVER, RUNNING, WAITING
 from tests.kit import until
 from tests.support.batching import ByHand, batching, check
+from tests.unit.batches.decisions import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -203,6 +205,18 @@ def test_exception_is_a_result_unless_the_outcomes_are_mixed() -> None:
     on_loop(scene)
 
 
+def test_items_move_until_one_is_in_another_state() -> None:
+    with batching(ByHand()) as infer:
+        items: list[Any] = [infer(0), Job(), infer(1), Job()]
+        for item in items[:3]:
+            item._state = RUNNING
+        assert move_items(items, RUNNING, OVER) == 3
+        assert [item._state for item in items] == [OVER, OVER, OVER, WAITING]
+        assert move_items(items, RUNNING, OVER) == 0
+        with pytest.raises(AttributeError):
+            move_items([object()], RUNNING, OVER)
+
+
 def test_calls_of_c_with_wrong_arguments_are_refused() -> None:
     with batching(ByHand()) as infer:
         runner = infer._runner
@@ -214,6 +228,8 @@ def test_calls_of_c_with_wrong_arguments_are_refused() -> None:
             lambda: flight_items(0, 1, (), 0),  # type: ignore[arg-type]  # on purpose
             lambda: flight_items("x", 1, [], 0),  # type: ignore[arg-type]  # on purpose
             lambda: bind_items(TurnBase, TurnBase, None, 0.0),  # type: ignore[arg-type]  # on purpose
+            lambda: move_items((), RUNNING, OVER),  # type: ignore[arg-type]  # on purpose
+            lambda: move_items([], "x", OVER),  # type: ignore[arg-type]  # on purpose
             BatchItem,
         ]
         for call in wrong:
