@@ -75,13 +75,17 @@ async def by_hand(
         await asyncio.wait(queue.running)
 
 
+def _nothing(_: object) -> None:
+    """In the place of a method that only warns."""
+
+
 @asynccontextmanager
 async def _ray(function: Callable[[Any], Awaitable[Any]]) -> AsyncGenerator[Callable[[Any], Awaitable[Any]]]:
     serve: Any = importlib.import_module("ray.serve")
     # Its first call compares a setting of its deployment, only for a warning. All else works without a deployment.
     queue: Any = importlib.import_module("ray.serve.batching")
     queue = queue._BatchQueue  # noqa: SLF001 - Ray has no public way to batch without a deployment
-    queue._warn_if_max_batch_size_exceeds_max_ongoing_requests = lambda _: None  # noqa: SLF001 - as above
+    queue._warn_if_max_batch_size_exceeds_max_ongoing_requests = _nothing  # noqa: SLF001 - as above
 
     async def rows(items: list[Any]) -> list[Any]:
         out = await function(np.concatenate(items))
