@@ -107,6 +107,17 @@ GATES: Final = (
     Gate("batches", "1 caller: CPU added to await model(x)", "floor of nothing", 1.2, 1.0),
     Gate("batches", "32 items of 602 KB: longest turn of the loop", "numpy.concatenate", 0.25, 0.1),
     Gate("batches", "two devices: rate", "one device", 1.9, 1.97, at_least=True),
+    Gate("http", "raw ASGI: CPU of a request", "echo", 1.5, 1.3),
+    Gate("http", "FastAPI, bytes: CPU of a request", "echo", 1.4, 1.2),
+    Gate("http", "FastAPI, JSON: CPU of a request", "echo", 1.2, 1.1),
+    *(Gate("http", f"{way}: p99", "echo", 2, 1.3) for way in ("raw ASGI", "FastAPI, bytes", "FastAPI, JSON")),
+    Gate(
+        "http",
+        "FastAPI, bytes: p99 from half a second after a reset on",
+        "the same without resets",
+        1.2,
+        1.05,
+    ),
     Gate("import", "import aioacl", "import asyncio, cffi", 1.3, None),
     Gate("reset", "10,000 waiters woken by a reset", "10,000 futures with their tasks", 4, 2),
 )
