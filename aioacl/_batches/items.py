@@ -190,6 +190,7 @@ class AsyncioLoop(LoopBase):
         self._timers: list[tuple[float, int, BatchItem]] = []
         self._tie = itertools.count()
         self._most_timers = TIMERS
+        runner.thread.join(loop)
 
     def end_turn(self) -> None:
         """Hands the items of the turn over. The loop calls it at the end of the turn."""

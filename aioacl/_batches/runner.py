@@ -3,8 +3,8 @@
 Theory of operation. A thread that has news appends it to `_news`, and then calls `drive`. One thread at a time drives:
 it takes the news, asks the core what is next, begins the executions, and sends the outcomes. If another thread drives
 already, `drive` returns at once, and that thread handles the news. So no thread waits for the baton, and a finalizer or
-a signal handler that interrupts the driver cannot deadlock. The thread that reports the end of an execution drives as
-well, so the next batch begins also if all event loops are blocked.
+a signal handler that interrupts the driver cannot deadlock. What handles the end of an execution (`thread.py`) drives
+as well, so the next batch begins also if all event loops are blocked.
 
 Ctrl-C must not interrupt the driver, because the items of all callers would fail. So if the signal raises
 KeyboardInterrupt in any line of the main thread, the main thread puts it off while it drives. On an event loop the
@@ -273,6 +273,7 @@ class Runner(RunnerBase):
         if turn.of is not self._only:
             self._only = turn.of if self._only is None and self.core.empty else None
             self._known = tuple(self.loops.values())
+            self.thread.share(self._only._loop if isinstance(self._only, AsyncioLoop) else None)
         if self.aborted:
             self._send_error(turn.end(monotonic()), closed_error())
             return

@@ -1,7 +1,10 @@
 """The thread of a batcher, which waits in C for the ends of its executions.
 
-It handles the ends, so no event loop of the program has to run for the next batch to begin. It also does what another
-thread must not do: that thread holds a lock, or Ctrl-C may interrupt it.
+It handles the ends, so no event loop of the program has to run for the next batch to begin. If one event loop waits for
+all items, the loop may handle them first: that saves the switch between the threads, and the waits for the GIL. The
+thread handles what the loop has left for 5 ms, for example because the loop is blocked.
+
+The thread also does what another thread must not do: that thread holds a lock, or Ctrl-C may interrupt it.
 """
 
 from __future__ import annotations
@@ -11,11 +14,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import sync
-from aioacl._base.errors import OutOfMemoryError
-from aioacl._base.ffi import ffi, lib, pointer
-from aioacl._library.runtime import must_not_be_forked
+from aioacl._base.ffi import Baton, ffi, lib, pointer
+from aioacl._batches.interrupts import uninterrupted
+from aioacl._wait.port import Port
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
     from collections.abc import Callable
 
     from aioacl._models.calls import ModelRun
@@ -27,22 +31,36 @@ class BatchThread:
     """The thread, and the runs of models whose ends it waits for."""
 
     def __init__(self) -> None:
-        must_not_be_forked()
         self._runs: dict[int, tuple[ModelRun, Callable[[int], object]]] = {}
         self._keys = itertools.count(1)
         self._soon: deque[Callable[[], object]] = deque()
-        self._over = False
-        self._port = lib.aio_port_quiet()
-        if not self._port:
-            raise OutOfMemoryError("the host is out of memory")
-        self._address = pointer(self._port)
+        self._reader: AbstractEventLoop | None = None
+        self._baton = Baton()
+        self._batch: Any = ffi.new("aio_batch *")  # keeps what an exception of a signal handler has left
+        # None after the end. The thread, the reader and each call have a reference of their own while they use it.
+        self._port: Port | None = Port()
         sync.spawn(THREAD, self._serve)
+
+    def join(self, loop: AbstractEventLoop) -> None:
+        """Lets a loop handle ends too, unless another open loop does. Called on the thread of the loop, and once."""
+        port = self._port
+        if port is not None and (self._reader is None or self._reader.is_closed()):
+            self._reader = loop
+            loop.add_reader(port.fd, self._read, loop, port)
+
+    def share(self, only: AbstractEventLoop | None) -> None:
+        """The thread gives way to a loop that handles ends, if `only` that loop waits for items."""
+        port = self._port
+        if port is not None:
+            lib.aio_port_share(port.handle, only is not None and only is self._reader)
 
     def begin(self, run: ModelRun, ended: Callable[[int], object]) -> int:
         """Begins a run. The thread calls `ended` with its result. Returns 0, or the code of a refusal."""
-        key = next(self._keys)
+        port, key = self._port, next(self._keys)
+        if port is None:
+            return lib.AIO_NOT_OPEN
         self._runs[key] = run, ended
-        code = run._begin(self._address, key)
+        code = run._begin(pointer(port.handle), key)
         if code:
             self._runs.pop(key, None)
         return code
@@ -54,30 +72,52 @@ class BatchThread:
                 run.leave()
 
     def soon(self, function: Callable[[], object]) -> None:
-        """Lets the thread call a function, unless the thread has ended. Takes no lock."""
+        """Lets the thread or the loop call a function, unless the thread has ended. Takes no lock."""
+        port = self._port
         self._soon.append(function)
-        lib.aio_port_kick(self._port)
+        if port is not None:
+            port.kick()
 
     def end(self) -> None:
         """Ends the thread."""
-        self._over = True
-        lib.aio_port_kick(self._port)
-
-    def __del__(self) -> None:
-        if getattr(self, "_port", None):
-            lib.aio_port_close(self._port)
+        port, self._port = self._port, None
+        if port is not None:
+            port.kick()
 
     def _serve(self) -> None:
         """Runs on the thread."""
-        batch: Any = ffi.new("aio_batch *")
-        while not self._over:
-            count = lib.aio_port_wait(self._port, batch)
-            for at in range(count):
-                taken = self._runs.pop(batch.keys[at], None)
-                if taken is not None:
-                    taken[1](batch.results[at])
-                    del taken  # it refers to the batcher
-            batch.count = 0
-            while self._soon:
-                self._soon.popleft()()
+        port = self._port
+        while port is not None and self._port is not None:
+            lib.aio_port_wait(port.handle)
+            self._handle()
         self._soon.clear()
+        del port  # the traceback of an error refers to this frame, and the descriptor must not last as long
+
+    def _read(self, loop: AbstractEventLoop, port: Port) -> None:
+        """Runs on the loop when the descriptor is readable."""
+        if self._port is None:
+            loop.remove_reader(port.fd)
+        else:
+            uninterrupted(self._handle)
+        del port  # as above
+
+    def _handle(self) -> None:
+        """Handles the ends that have come. If another thread does so, the descriptor stays readable, or it is done."""
+        port = self._port
+        with self._baton as mine:
+            if not mine or port is None:
+                return
+            batch = self._batch
+            try:
+                for at in range(lib.aio_port_fill(port.handle, batch)):
+                    taken = self._runs.pop(batch.keys[at], None)
+                    if taken is not None:
+                        taken[1](batch.results[at])
+                        del taken  # it refers to the batcher
+                batch.count = 0
+                while self._soon:
+                    self._soon.popleft()()
+            finally:
+                if self._port is None or batch.count or self._soon:
+                    port.kick()  # the thread or the loop has not seen it
+                del port  # as above

@@ -501,11 +501,14 @@ typedef struct {
 } aio_batch;
 /* Takes as many completions as the batch has room for. Returns how many the batch then contains. */
 int aio_port_fill(aio_port *port, aio_batch *batch);
-/* Makes a port without a descriptor, whose one consumer sleeps in aio_port_wait. Returns NULL in a forked
- * child, or if there is no memory. */
+/* Makes a port without a descriptor, for the engine's own threads. Returns NULL in a forked child, or if there
+ * is no memory. */
 aio_port *aio_port_quiet(void);
-/* Sleeps until a completion or a kick has come since the last call, and then does what aio_port_fill does. */
-int aio_port_wait(aio_port *port, aio_batch *batch);
+/* Sleeps until the descriptor is readable. While the port is shared, the descriptor has then been readable for
+ * AIO_SHARED_US, so its other consumer, an event loop, has had the time to take the completions. */
+void aio_port_wait(aio_port *port);
+enum aio_shared { AIO_SHARED_US = 5000 };
+void aio_port_share(aio_port *port, int shared);
 /* Makes the descriptor readable, or wakes the consumer. Does nothing if `port` is NULL, because the owner has
  * closed the port. */
 void aio_port_kick(aio_port *port);

@@ -6,9 +6,13 @@
  * between, its wake-up is lost. The port exists until its owner has closed it and its last wait has been
  * published. If the descriptor were closed earlier, a late completion could write to another file with the same
  * descriptor number.
+ *
+ * The port of a batcher may have two consumers, which take turns: an event loop and a thread (aio_port_wait).
  */
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -226,11 +230,21 @@ int aio_port_fill(aio_port *port, aio_batch *batch) {
     return batch->count;
 }
 
-/* A ring after the word was read is seen by the next call. */
-int aio_port_wait(aio_port *port, aio_batch *batch) {
-    aio_port_sleep(port, port->seen, -1);
-    port->seen = atomic_load(&port->word);
-    return aio_port_fill(port, batch);
+/* If this thread asked for the GIL at once, each callback of the loop would wake it when it releases the GIL,
+ * and would usually take the GIL again first. The limit is the time for which Python lets a thread wait for the
+ * GIL before it asks the owner. */
+void aio_port_wait(aio_port *port) {
+    struct pollfd readable = {.fd = port->fd, .events = POLLIN};
+    do {
+        poll(&readable, 1, -1);
+        if (atomic_load(&port->shared)) {
+            nanosleep(&(struct timespec){.tv_nsec = AIO_SHARED_US * 1000L}, NULL);
+        }
+    } while (poll(&readable, 1, 0) <= 0);
+}
+
+void aio_port_share(aio_port *port, int shared) {
+    atomic_store(&port->shared, shared);
 }
 
 void aio_port_close(aio_port *port) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ from aioacl import ParameterError, open_batcher, simulator
 from aioacl._base import sync
 from aioacl._batches.execution import ModelDevice
 from aioacl._batches.executor import Look
-from tests.kit import Waiting, raises, until, until_now
+from aioacl._batches.thread import BatchThread
+from tests.kit import Waiting, descriptors, in_thread, raises, until, until_now
 from tests.support import offline
 from tests.support.batching import tasks
 from tests.support.offline import WEIGHTS, needs_onnxruntime, rows
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from tests.kit import OpenDevice
 
 pytestmark = [pytest.mark.anyio, needs_onnxruntime]
+asyncio_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "uvloop"], indirect=True)
 
 
 async def run(infer: Any, items: Sequence[Any]) -> list[Any]:
@@ -97,6 +100,44 @@ async def test_73_next_batch_begins_while_the_loop_is_blocked(open_device: OpenD
         until_now(lambda: offline.executions() == before + 2)  # the loop does not turn
         assert not any(call.ended for call in calls)
     assert all(np.array_equal(call.value, rows(at) @ WEIGHTS) for at, call in enumerate(calls, 1))
+
+
+@asyncio_loops
+async def test_loop_that_waits_for_all_items_handles_the_ends_itself(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BatchThread, "_serve", lambda *_: None)  # the thread ends at once
+    async with open_device() as device, device.load_model(offline.product("2,4")) as model:
+        infer = await open_batcher(model)
+        results = await run(infer, [rows(number, count=2) for number in range(1, 9)])
+        await infer.close()
+    assert all(np.array_equal(y, rows(at, count=2) @ WEIGHTS) for at, y in enumerate(results, 1))
+
+
+@asyncio_loops
+async def test_batcher_that_is_closed_leaves_no_descriptor_and_no_reader(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.load_model(offline.product("2,4")) as model:
+        await model(rows(1))  # makes the port of the loop
+        before = descriptors()
+        for _ in range(3):
+            async with open_batcher(model) as infer:
+                await infer(rows(1))
+            del infer
+        await until(lambda: gc.collect() >= 0 and descriptors() == before)
+
+
+@asyncio_loops
+async def test_item_of_a_thread_ends_while_the_loop_that_has_used_the_batcher_is_blocked(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.load_model(offline.product("2,4")) as model,
+        open_batcher(model) as infer,
+    ):
+        await infer(rows(1))
+        found = in_thread(lambda: infer(rows(2)).result())  # the loop does not turn
+    assert np.array_equal(found, rows(2) @ WEIGHTS)
 
 
 async def test_change_of_a_device_is_handled_without_its_lock(
