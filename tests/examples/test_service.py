@@ -13,10 +13,13 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+from collections import Counter
 from contextlib import contextmanager, suppress
 from functools import partial
 from io import BytesIO
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -32,7 +35,7 @@ pytest.importorskip("fastapi", reason="the service needs fastapi: pip install 'a
 uvicorn = pytest.importorskip("uvicorn", reason="the service needs uvicorn: pip install 'aioacl[dev]'")
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
 
 FOLDER: Final = Path(__file__).parents[2] / "examples" / "service"
 HOST: Final = "127.0.0.1"
@@ -335,29 +338,54 @@ def test_reset_from_another_host_is_possible_if_the_operator_allows_it(
 ALLOWED: Final = {200, 500, 503, 504}
 
 
-async def ask(port: int, expected: Any, until: Callable[[], bool], counts: dict[Any, int]) -> None:
+class Load:
+    """What the clients have counted: answers by status, answers with a wrong digit, requests without an answer."""
+
+    def __init__(self, expected: Any, seconds: float) -> None:
+        self.expected = expected
+        self.answers: Counter[int] = Counter()
+        self.sent = self.wrong = 0
+        self.memory: list[float] = []  # of this process, which is both the service and its clients
+        self.seconds = seconds
+        self.end = time.monotonic() + seconds
+
+    def over(self) -> bool:
+        return time.monotonic() > self.end
+
+    @property
+    def lost(self) -> int:
+        return self.sent - self.answers.total()
+
+    def grown(self) -> float:
+        """The mean of the memory in the last third of the load, divided by that in the second third."""
+        third = len(self.memory) // 3
+        return fmean(self.memory[-third:]) / fmean(self.memory[third : 2 * third])
+
+
+async def ask(port: int, load: Load) -> None:
     """Sends one request after another over one connection, and counts the answers."""
     reader, writer = await asyncio.open_connection(HOST, port)
     number = 0
-    while not until():
+    while not load.over():
         at = number = (number + 1) % 90
         body = IMAGES[at : at + 1].tobytes()
         head = f"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: {RAW}\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
+        load.sent += 1
         answer = await reader.readuntil(b"\r\n\r\n")
         length = int(answer.lower().partition(b"content-length: ")[2].split(b"\r")[0])
         found = await reader.readexactly(length)
         status = int(answer.split()[1])
-        wrong = status == 200 and found[0] != expected[at]
-        counts["wrong" if wrong else status] = counts.get("wrong" if wrong else status, 0) + 1
+        load.answers[status] += 1
+        load.wrong += status == 200 and found[0] != load.expected[at]
     writer.close()
 
 
-async def leave(port: int, until: Callable[[], bool]) -> None:
+async def leave(port: int, load: Load) -> None:
     """Sends requests, and goes away before the answer."""
     body = IMAGES[:1].tobytes()
     head = f"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: {RAW}\r\nContent-Length: {len(body)}\r\n\r\n"
-    while not until():
+    while not load.over():
         _, writer = await asyncio.open_connection(HOST, port)
         writer.write(head.encode() + body)
         await writer.drain()
@@ -367,59 +395,69 @@ async def leave(port: int, until: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-def load(monkeypatch: pytest.MonkeyPatch, expected: Any, seconds: float, pause: float) -> dict[Any, int]:
-    """64 connections, clients that go away, resets, random failures of tasks and of the device, and hangs that end."""
-    counts: dict[Any, int] = {}
+async def operate(device: aioacl.Device, load: Load, pause: float) -> None:
+    """Resets the device again and again. After a third, the device fails until a reset; after two, a call hangs."""
+    rounds = int(load.seconds / pause)
+    for number in range(1, rounds):
+        await asyncio.sleep(pause)
+        if number == rounds // 3:
+            with simulator.fault(EXECUTE, nth=1, async_error=FAULT, sticky=FAULT):
+                await asyncio.sleep(pause / 2)
+        elif number == rounds * 2 // 3:
+            simulator.hang_call(EXECUTE)
+            await asyncio.sleep(pause / 2)
+            simulator.release_call(EXECUTE)
+        await asyncio.to_thread(device.force_reset().result)
 
-    async def main(client: Client, module: Any) -> None:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
 
-        def over() -> bool:
-            return loop.time() > end
+def resident() -> float:
+    """The memory of this process, in pages."""
+    return float(Path("/proc/self/statm").read_text().split()[1])
 
-        async def operate() -> None:
-            for number in range(1_000_000):
-                await asyncio.sleep(pause)
-                if over():
-                    return
-                if number % 4 == 3:
-                    simulator.hang_call(EXECUTE)
-                    await asyncio.sleep(pause / 2)
-                    simulator.release_call(EXECUTE)
-                elif number % 4 == 2:
-                    with simulator.fault(EXECUTE, nth=1, async_error=FAULT, sticky=FAULT):
-                        await asyncio.sleep(pause / 2)
-                else:
-                    await asyncio.to_thread(module.state.device.force_reset().result)
 
+async def weigh(load: Load) -> None:
+    """Notes the memory of this process."""
+    while not load.over():
+        load.memory.append(resident())
+        await asyncio.sleep(0.1)
+
+
+def loaded(monkeypatch: pytest.MonkeyPatch, expected: Any, seconds: float, pause: float) -> Load:
+    """64 connections, clients that go away, resets, random failures of tasks, one of the device, and one hang."""
+
+    async def main(port: int, device: aioacl.Device) -> Load:
+        load = Load(expected, seconds)
         await asyncio.gather(
-            operate(),
-            *(leave(client.port, over) for _ in range(2)),
-            *(ask(client.port, expected, over, counts) for _ in range(64)),
+            operate(device, load, pause),
+            weigh(load),
+            *(leave(port, load) for _ in range(2)),
+            *(ask(port, load) for _ in range(64)),
         )
+        return load
 
     with served(monkeypatch) as (client, module), simulator.fault(EXECUTE, p=0.01, async_error=TASK_FAULT):
-        asyncio.run(main(client, module))
+        load = asyncio.run(main(client.port, module.state.device))
         assert until_now(lambda: client("GET", "/readyz").status == 200, PATIENCE)
-    return counts
+    assert load.answers.keys() <= ALLOWED
+    assert (load.lost, load.wrong) == (0, 0)
+    return load
 
 
 def test_load_with_failures_and_resets_gets_right_answers_only(
     monkeypatch: pytest.MonkeyPatch, expected: Any
 ) -> None:
-    counts = load(monkeypatch, expected, 4.0, 0.5)
-    assert counts.keys() <= ALLOWED
-    assert counts[200] > 100
+    assert loaded(monkeypatch, expected, 10.0, 1.0).answers[200] > 100
 
 
 @pytest.mark.slow
-def test_a_minute_of_load_with_failures_and_resets_gets_right_answers_only(
-    monkeypatch: pytest.MonkeyPatch, expected: Any
+def test_a_minute_of_load_with_failures_and_resets_gets_right_answers_only_and_needs_no_more_memory(
+    monkeypatch: pytest.MonkeyPatch, expected: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    counts = load(monkeypatch, expected, 60.0, 5.0)
-    assert counts.keys() <= ALLOWED
-    assert counts[200] > 1000
+    caplog.set_level(logging.CRITICAL, "aioacl")  # pytest keeps each record
+    load = loaded(monkeypatch, expected, 60.0, 5.0)
+    print(dict(load.answers), "memory of the last third:", load.grown())
+    assert load.answers[200] > 1000
+    assert load.grown() <= 1.01
 
 
 # --- the end ----------------------------------------------------------------------------------------------------------
