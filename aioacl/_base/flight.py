@@ -37,6 +37,7 @@ __all__ = [
     "recent",
 ]
 
+NOWHERE: Final = 0xFFFFFFFF  # in place of the position of what was never enqueued
 RECENT: Final = 256
 EVERY_DEVICE: Final = -1
 MODELS_KEPT: Final = 4096
@@ -123,7 +124,7 @@ class FlightRecord:
     @property
     def position(self) -> int:
         """The position of the entry in the stream's queue, for a record about an entry of a stream."""
-        return self.id & 0xFFFFFFFF
+        return self.id & NOWHERE
 
     def __str__(self) -> str:
         return f"{self.at:.6f} s, thread {self.thread}: {_WORDS[self.kind](self)}"
@@ -155,7 +156,9 @@ def _outcome(code: int) -> str:
 
 
 def _entry(record: FlightRecord) -> str:
-    return f"stream {record.stream}, position {record.position}"
+    """Names the entry of a stream. What was never enqueued has the last number in place of a position."""
+    where = "no position" if record.position == NOWHERE else f"position {record.position}"
+    return f"stream {record.stream}, {where}"
 
 
 def _failed(record: FlightRecord) -> str:

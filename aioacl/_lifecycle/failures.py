@@ -162,7 +162,7 @@ class Failures:
         error = error_of(failed.code, CALL, failed.device, failed.generation, failed.text)
         admission = self._admission
         foreign_stop = self.stopped_by_other_code(failed.generation)
-        note = f"{failed.text}. {STOPPED}" if foreign_stop else failed.text
+        parts = failed.sentence, failed.text, STOPPED if foreign_stop else ""
         with admission.changed:
             self.count += 1
             self.last_task = failed.sentence
@@ -173,7 +173,7 @@ class Failures:
                 "fault",
                 admission.state,
                 failed.generation,
-                text=f"{failed.sentence}. {note}".rstrip(". "),
+                text=". ".join(part.rstrip(". ") for part in parts if part),
                 stream=failed.stream,
                 position=failed.position,
                 code=failed.code,

@@ -158,7 +158,12 @@ class Listeners:
         name, level, what = LOGGED[event.kind]
         report = event.report if event.kind in ("reopened", "quarantined") else None
         code = (error.code if error is not None else event.code) or None
-        details = str(report) if report is not None else event.text
+        # One line: readers of logs take each line for a record. `report.recent` has the records of the flight recorder.
+        details = (
+            event.text
+            if report is None
+            else "; CANN's own log: ".join(filter(None, (report.summary(), report.cann_log)))
+        )
         logs.log(
             name,
             level,

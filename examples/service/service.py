@@ -330,7 +330,7 @@ async def reset(request: Request) -> Response:
     state.last_reset = time.monotonic()
     log.warning("%s requests a reset", peer)
     report = await state.device.force_reset(grace=1.0, reason=f"requested by {peer}")
-    log.warning("the reset that %s has requested: %s", peer, report)
+    log.warning("the reset that %s has requested: %s", peer, report.summary())
     return JSONResponse({"ok": report.ok, "generation": report.generation}, 200 if report.ok else 503)
 
 

@@ -76,7 +76,7 @@ async def test_states_and_resets_are_logged_at_info(open_device: OpenDevice) -> 
     draining, resetting, reopened, *closing = kept.named("reset")
     records = (opened, closed, draining, resetting, reopened, *closing)
     assert {record.levelno for record in records} == {logging.INFO}
-    assert reopened.getMessage() == f"device 0 is open again: {report}"
+    assert reopened.getMessage() == f"device 0 is open again: {report.summary()}"
     assert reopened.duration == pytest.approx(sum(report.stages.values()) / 1000)
     assert (reopened.device, reopened.id, reopened.generation) == (0, "0", report.generation)
     assert kept.threads == {logs.THREAD}
@@ -107,6 +107,7 @@ async def test_quarantine_and_foreign_reset_are_warnings(open_device: OpenDevice
     foreign, quarantined = kept.named("reset")
     assert "was reset by other code" in foreign.getMessage()
     assert "is quarantined" in quarantined.getMessage()
+    assert "\n" not in quarantined.getMessage()
 
 
 async def test_aclwarning_is_logged_too(open_device: OpenDevice) -> None:
