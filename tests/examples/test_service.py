@@ -396,14 +396,17 @@ async def leave(port: int, load: Load) -> None:
 
 
 async def operate(device: aioacl.Device, load: Load, pause: float) -> None:
-    """Resets the device again and again. After a third, the device fails until a reset; after two, a call hangs."""
+    """Resets the device again and again. After a quarter, the device fails until a reset; after half, a call hangs.
+
+    So what the process allocates once for these two is not in the last third.
+    """
     rounds = int(load.seconds / pause)
     for number in range(1, rounds):
         await asyncio.sleep(pause)
-        if number == rounds // 3:
+        if number == rounds // 4:
             with simulator.fault(EXECUTE, nth=1, async_error=FAULT, sticky=FAULT):
                 await asyncio.sleep(pause / 2)
-        elif number == rounds * 2 // 3:
+        elif number == rounds // 2:
             simulator.hang_call(EXECUTE)
             await asyncio.sleep(pause / 2)
             simulator.release_call(EXECUTE)
