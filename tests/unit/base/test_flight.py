@@ -196,3 +196,8 @@ def test_file_of_another_version_is_refused(tmp_path: Path) -> None:
     data[8] = 2
     with pytest.raises(ParameterError, match=r"expected a file of version 1, got .* with version 2"):
         read(tmp_path, data)
+
+
+def test_words_of_work_that_was_never_enqueued_name_no_position() -> None:
+    found = str(made("wait ends", id=(3 << 32) | 0xFFFFFFFF, code=507899))
+    assert "stream 3, no position, after" in found
