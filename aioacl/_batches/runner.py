@@ -273,7 +273,7 @@ class Runner(RunnerBase):
         if turn.of is not self._only:
             self._only = turn.of if self._only is None and self.core.empty else None
             self._known = tuple(self.loops.values())
-            self.thread.share(self._only._loop if isinstance(self._only, AsyncioLoop) else None)
+            self.thread.share(self._only.loop if isinstance(self._only, AsyncioLoop) else None)
         if self.aborted:
             self._send_error(turn.end(monotonic()), closed_error())
             return
