@@ -74,6 +74,7 @@ class TestOnALoop:
             with simulator.fault("model", async_error=FAILED):
                 await raises(aioacl.DeviceFault, call)
             assert repr(call).endswith("raised DeviceFault>")
+            await until(lambda: offline.all_free(model))  # the stream of the failed slot was renewed
             offline.hold(model)
             async with anyio.create_task_group() as group:
                 waiting = Waiting(group, lambda: call)
