@@ -45,6 +45,16 @@ def error_for_each(error: BaseException, count: int) -> list[Exception]:
     return [_own(error) for _ in range(count)]
 
 
+def without_frames(error: BaseException) -> BaseException:
+    """Returns a copy to keep. The traceback of the error would refer to the frames of its caller, and so to garbage."""
+    try:
+        made = copy.copy(error)
+    except Exception:  # noqa: BLE001 - a subclass of the program need not have a copy
+        return error
+    made.__traceback__ = made.__cause__ = made.__context__ = None
+    return made
+
+
 def _own(error: BaseException) -> Exception:
     if isinstance(error, Exception) and not isinstance(
         error, StopIteration

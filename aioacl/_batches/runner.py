@@ -27,7 +27,14 @@ from aioacl._base.errors import AclError, DeviceQuarantined
 from aioacl._base.ffi import Baton, RunnerBase
 from aioacl._batches import recording, totals
 from aioacl._batches.core import Core
-from aioacl._batches.failures import closed_error, ending_of, error_for_each, queue_full, wrong_count
+from aioacl._batches.failures import (
+    closed_error,
+    ending_of,
+    error_for_each,
+    queue_full,
+    without_frames,
+    wrong_count,
+)
 from aioacl._batches.interrupts import uninterrupted
 from aioacl._batches.items import AsyncioLoop, Mixed, Ports
 from aioacl._batches.state import Ending
@@ -247,7 +254,7 @@ class Runner(RunnerBase):
         if ending is Ending.DEVICE and execution.was_alone is not None and execution.was_alone():
             ending = Ending.DEVICE_ALONE
         if ending in (Ending.DEVICE, Ending.DEVICE_ALONE, Ending.RESET):
-            watched.error = error
+            watched.error = without_frames(error)
         over = self.core.ended(execution, ending, monotonic())
         recording.done(execution, watched.index, over, error)
         self._send_error(over, error)

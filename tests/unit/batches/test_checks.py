@@ -509,6 +509,21 @@ async def test_map_whose_execution_raises_stop_async_iteration_raises() -> None:
 # --- devices ------------------------------------------------------------------------------------------------------
 
 
+async def test_error_that_a_batcher_keeps_refers_to_no_frame_of_a_caller() -> None:
+    """The caller's frame refers to the batcher, so the two would be garbage for the collector."""
+    hand = ByHand()
+    with batching(hand, attempts=1) as infer:
+        async with tasks() as group:
+            call = Waiting(group, lambda: infer(1))
+            await until(lambda: hand.begun)
+            hand.end(DeviceFault("the device has failed", code=FAULT))
+        (served,) = infer._runner._served.values()
+    assert isinstance(call.error, DeviceFault)
+    assert isinstance(served.device.error, DeviceFault)
+    assert served.device.error is not call.error
+    assert served.device.error.__traceback__ is None
+
+
 async def test_71_items_of_a_failed_device_run_alone_after_its_reset() -> None:
     hand, view = ByHand(), View()
     view.returns = True
