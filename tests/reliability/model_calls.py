@@ -204,17 +204,22 @@ async def map_some(member: Caller, _: Device) -> None:
 
 
 async def enqueue(member: Caller, device: Device) -> None:
-    """Executes the model with memory of the caller. The stream is shared, so its failure may be of another member."""
+    """Executes the model with memory of the caller. The stream is shared, so its failure may be of another member.
+
+    Another member may renew the stream between two steps. So each step has its own ticket, which keeps its outcome.
+    """
     x, back = member.x(ROWS), bytearray(ROWS * OUTPUTS * 4)
     model = member.shared.models["fixed"]
     async with device.allocate(x.nbytes) as source, device.allocate(len(back)) as target:
         stream = model.stream
         if stream.error is not None:
             await stream.renew()
-        await operations.copied(stream, source, x)
+        sent = await operations.copied(stream, source, x)
         member.shared.count()
-        model.enqueue(source, target)
-        await (await operations.copied(stream, back, target))
+        executed = model.enqueue(source, target)
+        received = await operations.copied(stream, back, target)
+        for step in (sent, executed, received):
+            await step
     import numpy as np
 
     member.check(x, np.frombuffer(back, np.float32).reshape(ROWS, OUTPUTS))
