@@ -39,11 +39,15 @@ enum run_phase { FRESH, BEGUN, ARRIVED, WRITING, ENDED };
 typedef struct {
     PyObject_HEAD slots_object *slots;
     spec_object *spec;
-    PyObject *arguments; /* an Arguments, or a tuple of them */
-    PyObject *targets;   /* the memoryviews of the caller's memory, a tuple, or NULL */
-    PyObject *out;       /* what the caller gets if there are targets */
-    PyObject *core;      /* of the slot; NULL: the call had none */
-    native *native;      /* NULL before the begin, and after the end */
+    PyObject *arguments;     /* an Arguments, or a tuple of them */
+    arguments_object **each; /* these Arguments, `count` of them */
+    int count;
+    bool several;      /* a tuple */
+    Py_ssize_t rows;   /* of all callers; below 0 without batches */
+    PyObject *targets; /* the memoryviews of the caller's memory, a tuple, or NULL */
+    PyObject *out;     /* what the caller gets if there are targets */
+    PyObject *core;    /* of the slot; NULL: the call had none */
+    native *native;    /* NULL before the begin, and after the end */
     const gear *gear;
     aio_result result;
     uint64_t position;
@@ -90,35 +94,16 @@ void free_call(aio_model_call *call) {
     Py_XDECREF(made);
 }
 
-static int call_count(const run_object *self) {
-    return PyTuple_Check(self->arguments) ? (int)PyTuple_Size(self->arguments) : 1;
-}
-
-static arguments_object *arguments_at(const run_object *self, int index) {
-    bool several = PyTuple_Check(self->arguments);
-    return (arguments_object *)(several ? PyTuple_GetItem(self->arguments, index) : self->arguments);
-}
-
-/* The number of rows that the callers passed; -1 without batches. */
-static Py_ssize_t all_rows(const run_object *self) {
-    Py_ssize_t rows = 0;
-    for (int index = 0; index < call_count(self); index++) {
-        rows += arguments_at(self, index)->rows;
-    }
-    return rows;
-}
-
 /* For the metrics: the rows, or the number of calls of a model without batches. */
 static int count_of_rows(const run_object *self) {
-    Py_ssize_t rows = all_rows(self);
-    return rows < 0 ? call_count(self) : (int)rows;
+    return self->rows < 0 ? self->count : (int)self->rows;
 }
 
 static void fill_pieces(const run_object *self, native *made) {
     aio_piece *next = made->pieces;
     for (int input = 0; input < self->spec->inputs; input++) {
-        for (int index = 0; index < call_count(self); index++) {
-            const Py_buffer *view = &arguments_at(self, index)->views[input].buffer;
+        for (int index = 0; index < self->count; index++) {
+            const Py_buffer *view = &self->each[index]->views[input].buffer;
             *next++ = (aio_piece){NULL, view->buf, (size_t)view->len, input};
         }
     }
@@ -129,17 +114,16 @@ static void fill_pieces(const run_object *self, native *made) {
 /* The bytes of one row of an output; 0: a result is the whole output. The rows of several Arguments are split
  * also if the model has no gears of batches. */
 static size_t row_bytes(const run_object *self, int output) {
-    bool split = PyTuple_Check(self->arguments) || self->spec->tensors[self->spec->inputs + output].batched;
+    bool split = self->several || self->spec->tensors[self->spec->inputs + output].batched;
     return split ? self->gear->row_bytes[output] : 0;
 }
 
 static void fill_transfers(const run_object *self, native *made) {
     const spec_object *spec = self->spec;
-    size_t rows = (size_t)all_rows(self);
     memcpy(made->transfers, self->gear->transfers, (size_t)(spec->inputs + spec->outputs) * sizeof(size_t));
     for (int output = 0; output < spec->outputs; output++) {
         size_t *transfer = &made->transfers[spec->inputs + output];
-        size_t nbytes = row_bytes(self, output) * rows;
+        size_t nbytes = row_bytes(self, output) * (size_t)self->rows;
         if (nbytes && nbytes < *transfer) {
             *transfer = nbytes;
         }
@@ -151,7 +135,7 @@ static native *new_native(const run_object *self) {
     const spec_object *spec = self->spec;
     size_t tensors = (size_t)(spec->inputs + spec->outputs);
     native *made = PyMem_Calloc(1, sizeof *made + tensors * sizeof(size_t));
-    aio_piece *pieces = PyMem_Calloc((size_t)(spec->inputs * call_count(self)) + 1, sizeof *pieces);
+    aio_piece *pieces = PyMem_Calloc((size_t)(spec->inputs * self->count) + 1, sizeof *pieces);
     if (made == NULL || pieces == NULL) {
         PyMem_Free(made);
         PyMem_Free(pieces);
@@ -274,29 +258,20 @@ static int find_arrays(spec_object *spec) {
 }
 
 /* Returns the shape of a result: that of the gear, with the rows of the caller. */
-static PyObject *shape_of(const run_object *self, const arguments_object *arguments, int output) {
+static PyObject *shape_of(const run_object *self, Py_ssize_t rows, int output) {
     PyObject *whole = PyTuple_GetItem(self->gear->shapes, output);
-    bool all = self->spec->kind == AIO_BATCHES && arguments->rows == self->gear->values[0];
+    bool all = self->spec->kind == AIO_BATCHES && rows == self->gear->values[0];
     if (!row_bytes(self, output) || all) {
         return Py_XNewRef(whole);
     }
     PyObject *rest = PyTuple_GetSlice(whole, 1, PyTuple_Size(whole));
-    PyObject *first = PyLong_FromSsize_t(arguments->rows);
+    PyObject *first = PyLong_FromSsize_t(rows);
     PyObject *head = first ? PyTuple_Pack(1, first) : NULL;
     PyObject *shape = head && rest ? PySequence_Concat(head, rest) : NULL;
     Py_XDECREF(rest);
     Py_XDECREF(first);
     Py_XDECREF(head);
     return shape;
-}
-
-static PyObject *new_array(const run_object *self, const arguments_object *arguments, int output) {
-    PyObject *shape = shape_of(self, arguments, output);
-    PyObject *made = shape ? PyObject_CallFunctionObjArgs(self->spec->empty, shape,
-                                                          PyTuple_GetItem(self->spec->dtypes, output), NULL)
-                           : NULL;
-    Py_XDECREF(shape);
-    return made;
 }
 
 /* Where the results of an output are: in the slot, or in the copy that the thread has made of them. */
@@ -314,69 +289,67 @@ static const char *source_of(const run_object *self, int output) {
 }
 
 /* Takes a view of the memory of one result, and notes what is to be written there. `at` is its first byte in
- * the slot's memory. */
-static int take_view(const run_object *self, PyObject *memory, int output, size_t at) {
+ * the slot's memory. The list of the results gets the reference to the memory. */
+static int take_view(const run_object *self, PyObject *memory, int number, size_t at) {
     native *call = self->native;
-    int number = call->view_count;
+    int output = number % self->spec->outputs;
     size_t size = call->transfers[self->spec->inputs + output];
-    if (memory == NULL || PyObject_GetBuffer(memory, &call->views[number], PyBUF_WRITABLE) < 0) {
+    Py_buffer *view = &call->views[number];
+    if (memory == NULL || PyList_SetItem(call->made, number, memory) < 0 ||
+        PyObject_GetBuffer(memory, view, PyBUF_WRITABLE) < 0) {
         return -1;
     }
-    size_t count = (size_t)call->views[number].len, most = at < size ? size - at : 0;
-    const char *source = source_of(self, output);
+    size_t count = (size_t)view->len, most = at < size ? size - at : 0;
     call->writes[number] =
-        (aio_piece){call->views[number].buf, source + at, count < most ? count : most, output};
-    call->view_count++;
+        (aio_piece){view->buf, source_of(self, output) + at, count < most ? count : most, output};
     return 0;
 }
 
-static size_t first_byte(const run_object *self, int index, int output) {
+/* Prepares the results of one output for each Arguments. Those with equal rows share the shape. */
+static int prepare_output(const run_object *self, int output) {
+    PyObject *dtype = self->targets ? NULL : PyTuple_GetItem(self->spec->dtypes, output), *shape = NULL;
     size_t at = 0;
-    for (int before = 0; before < index; before++) {
-        at += row_bytes(self, output) * (size_t)arguments_at(self, before)->rows;
+    int code = 0;
+    for (int index = 0; code == 0 && index < self->count; index++) {
+        Py_ssize_t rows = self->each[index]->rows;
+        if (dtype != NULL && (shape == NULL || rows != self->each[index - 1]->rows)) {
+            replace(&shape, shape_of(self, rows, output));
+        }
+        PyObject *memory = self->targets ? Py_XNewRef(PyTuple_GetItem(self->targets, output))
+                           : shape       ? PyObject_CallFunctionObjArgs(self->spec->empty, shape, dtype, NULL)
+                                         : NULL;
+        code = take_view(self, memory, index * self->spec->outputs + output, at);
+        at += row_bytes(self, output) * (size_t)rows;
     }
-    return at;
+    Py_XDECREF(shape);
+    return code;
 }
 
 /* Fills the list `made` with the memory of the results, in the order of the outputs of each Arguments. */
 static int prepare_results(run_object *self) {
     native *call = self->native;
-    int outputs = self->spec->outputs, count = call_count(self);
-    call->made = PyList_New(0);
-    call->views = PyMem_Calloc((size_t)(outputs * count) + 1, sizeof *call->views);
-    call->writes = PyMem_Calloc((size_t)(outputs * count) + 1, sizeof *call->writes);
+    size_t count = (size_t)(self->spec->outputs * self->count);
+    call->made = PyList_New((Py_ssize_t)count);
+    call->views = PyMem_Calloc(count + 1, sizeof *call->views);
+    call->writes = PyMem_Calloc(count + 1, sizeof *call->writes);
     if (call->made == NULL || call->views == NULL || call->writes == NULL) {
         PyErr_NoMemory();
         return -1;
     }
-    if (self->targets == NULL && find_arrays(self->spec) < 0) {
-        return -1;
-    }
-    for (int number = 0; number < outputs * count; number++) {
-        int index = number / outputs, output = number % outputs;
-        PyObject *memory = self->targets ? Py_XNewRef(PyTuple_GetItem(self->targets, output))
-                                         : new_array(self, arguments_at(self, index), output);
-        bool taken = memory != NULL && PyList_Append(call->made, memory) == 0 &&
-                     take_view(self, memory, output, first_byte(self, index, output)) == 0;
-        Py_XDECREF(memory);
-        if (!taken) {
-            return -1;
-        }
+    call->view_count = (int)count;
+    int code = self->targets ? 0 : find_arrays(self->spec);
+    for (int output = 0; code == 0 && output < self->spec->outputs; output++) {
+        code = prepare_output(self, output);
     }
     call->call.writes = call->writes;
     call->call.write_count = call->view_count;
-    return 0;
+    return code;
 }
 
-/* Returns the array of a model with one output, else a dict of the arrays by name. `first` is the number of the
- * first array. */
-static PyObject *as_result(const run_object *self, PyObject *made, int first) {
-    int outputs = self->spec->outputs;
-    if (outputs == 1) {
-        return Py_XNewRef(PyList_GetItem(made, first));
-    }
+/* Returns the dict of the arrays by name. `first` is the number of the first array. */
+static PyObject *by_name(const run_object *self, PyObject *made, int first) {
     PyObject *result = PyDict_New();
-    for (int output = 0; result != NULL && output < outputs; output++) {
+    for (int output = 0; result != NULL && output < self->spec->outputs; output++) {
         PyObject *name = PyTuple_GetItem(self->spec->names, output);
         if (PyDict_SetItem(result, name, PyList_GetItem(made, first + output)) < 0) {
             Py_CLEAR(result);
@@ -385,16 +358,21 @@ static PyObject *as_result(const run_object *self, PyObject *made, int first) {
     return result;
 }
 
+/* The result of a call is the array of a model with one output, else a dict. */
 static PyObject *results_of(const run_object *self, PyObject *made) {
+    int outputs = self->spec->outputs;
     if (self->targets != NULL) {
         return Py_NewRef(self->out);
     }
-    if (!PyTuple_Check(self->arguments)) {
-        return as_result(self, made, 0);
+    if (!self->several) {
+        return outputs == 1 ? Py_XNewRef(PyList_GetItem(made, 0)) : by_name(self, made, 0);
+    }
+    if (outputs == 1) {
+        return Py_NewRef(made);
     }
     PyObject *all = PyList_New(0);
-    for (int index = 0; all != NULL && index < call_count(self); index++) {
-        PyObject *one = as_result(self, made, index * self->spec->outputs);
+    for (int index = 0; all != NULL && index < self->count; index++) {
+        PyObject *one = by_name(self, made, index * outputs);
         if (one == NULL || PyList_Append(all, one) < 0) {
             Py_CLEAR(all);
         }
@@ -503,8 +481,8 @@ static bool has_room(const run_object *self, const gear *chosen) {
     const spec_object *spec = self->spec;
     for (int input = 0; input < spec->inputs; input++) {
         size_t room = chosen->transfers[input];
-        for (int index = 0; index < call_count(self); index++) {
-            const arguments_object *one = arguments_at(self, index);
+        for (int index = 0; index < self->count; index++) {
+            const arguments_object *one = self->each[index];
             size_t nbytes = (size_t)one->views[input].buffer.len;
             if (one->rows < 1 || nbytes > room) {
                 return false;
@@ -513,7 +491,7 @@ static bool has_room(const run_object *self, const gear *chosen) {
         }
     }
     for (int output = 0; output < spec->outputs; output++) {
-        if (chosen->row_bytes[output] * (size_t)all_rows(self) > chosen->transfers[spec->inputs + output]) {
+        if (chosen->row_bytes[output] * (size_t)self->rows > chosen->transfers[spec->inputs + output]) {
             return false;
         }
     }
@@ -532,35 +510,65 @@ static bool all_batched(const spec_object *spec) {
  * for all rows. NULL: there is none. */
 static const gear *gear_of(const run_object *self, int given) {
     const spec_object *spec = self->spec;
-    if (!PyTuple_Check(self->arguments)) {
-        return &spec->gears[((arguments_object *)self->arguments)->gear];
+    if (!self->several) {
+        return &spec->gears[self->each[0]->gear];
     }
-    int found = given < 0 && all_batched(spec) ? gear_for_rows(spec, all_rows(self)) : given;
+    int found = given < 0 && all_batched(spec) ? gear_for_rows(spec, self->rows) : given;
     bool fits = found >= 0 && found < spec->gear_count && has_room(self, &spec->gears[found]);
     return fits ? &spec->gears[found] : NULL;
 }
 
-static bool are_arguments(PyObject *arguments) {
-    if (!PyTuple_Check(arguments)) {
-        return PyObject_TypeCheck(arguments, arguments_type);
+/* Takes the Arguments: one object, or a tuple of those of one model. Returns -1 with an exception. */
+static int take_arguments(run_object *self, PyObject *given) {
+    self->several = PyTuple_Check(given);
+    self->count = self->several ? (int)PyTuple_Size(given) : 1;
+    self->arguments = Py_NewRef(given);
+    self->each = PyMem_Calloc((size_t)self->count + 1, sizeof(PyObject *));
+    if (self->each == NULL) {
+        PyErr_NoMemory();
+        return -1;
     }
-    Py_ssize_t count = PyTuple_Size(arguments);
-    for (Py_ssize_t index = 0; index < count; index++) {
-        PyObject *one = PyTuple_GetItem(arguments, index), *first = PyTuple_GetItem(arguments, 0);
-        if (!PyObject_TypeCheck(one, arguments_type) ||
-            ((arguments_object *)one)->spec != ((arguments_object *)first)->spec) {
-            return false;
+    bool good = self->count > 0;
+    for (int index = 0; good && index < self->count; index++) {
+        PyObject *one = self->several ? PyTuple_GetItem(given, index) : given;
+        good = PyObject_TypeCheck(one, arguments_type);
+        if (good) {
+            self->each[index] = (arguments_object *)one;
+            self->rows += self->each[index]->rows;
+            good = self->each[index]->spec == self->each[0]->spec;
         }
     }
-    return count > 0;
+    if (!good) {
+        PyErr_SetString(PyExc_TypeError, "expected Arguments, or a tuple of Arguments of one model");
+        return -1;
+    }
+    self->spec = (spec_object *)Py_NewRef((PyObject *)self->each[0]->spec);
+    return 0;
 }
 
 /* Whether the slots have memory for the tensors. */
-static bool are_of_model(PyObject *arguments, const slots_object *slots) {
-    PyObject *first = PyTuple_Check(arguments) ? PyTuple_GetItem(arguments, 0) : arguments;
-    const spec_object *spec = ((arguments_object *)first)->spec;
+static bool are_of_model(const spec_object *spec, const slots_object *slots) {
     const aio_calls *calls = slots->calls;
     return spec->inputs == calls->inputs && spec->outputs == calls->outputs && spec->kind == calls->gears;
+}
+
+static int fill_run(run_object *self, PyObject *slots, PyObject *arguments, int chosen) {
+    self->function = -1;
+    self->slots = (slots_object *)Py_NewRef(slots);
+    self->result = aio_failed(AIO_PENDING);
+    if (take_arguments(self, arguments) < 0) {
+        return -1;
+    }
+    if (!are_of_model(self->spec, self->slots)) {
+        PyErr_SetString(PyExc_ValueError, "expected arguments of this model, got those of another one");
+        return -1;
+    }
+    self->gear = gear_of(self, chosen);
+    if (self->gear == NULL) {
+        PyErr_SetString(PyExc_ValueError, "expected rows that fit into one gear of the model");
+        return -1;
+    }
+    return 0;
 }
 
 /* Run(slots, arguments, targets, out, wait, held, gear=-1). `gear` is that of several Arguments. */
@@ -571,30 +579,18 @@ static PyObject *run_new(PyTypeObject *type, PyObject *given, PyObject *Py_UNUSE
                           &chosen)) {
         return NULL;
     }
-    if (!are_arguments(arguments) || (targets != Py_None && !PyTuple_Check(targets))) {
-        return PyErr_Format(PyExc_TypeError, "expected Arguments, or a tuple of Arguments of one model");
-    }
-    if (!are_of_model(arguments, (slots_object *)slots)) {
-        return PyErr_Format(PyExc_ValueError, "expected arguments of this model, got those of another one");
+    if (targets != Py_None && !PyTuple_Check(targets)) {
+        return PyErr_Format(PyExc_TypeError, "expected a tuple of targets, or None");
     }
     run_object *self = (run_object *)PyType_GenericAlloc(type, 0);
-    if (self == NULL) {
+    if (self == NULL || fill_run(self, slots, arguments, chosen) < 0) {
+        Py_XDECREF((PyObject *)self);
         return NULL;
     }
-    self->function = -1;
-    self->slots = (slots_object *)Py_NewRef(slots);
-    self->arguments = Py_NewRef(arguments);
-    self->spec = (spec_object *)Py_NewRef((PyObject *)arguments_at(self, 0)->spec);
     self->targets = targets == Py_None ? NULL : Py_NewRef(targets);
     self->out = Py_NewRef(out);
     self->wait = (char)wait;
     self->held = (char)held;
-    self->result = aio_failed(AIO_PENDING);
-    self->gear = gear_of(self, chosen);
-    if (self->gear == NULL) {
-        Py_DECREF((PyObject *)self);
-        return PyErr_Format(PyExc_ValueError, "expected rows that fit into one gear of the model");
-    }
     return (PyObject *)self;
 }
 
@@ -662,6 +658,7 @@ static void run_dealloc(PyObject *object) {
     if (self->slots != NULL) {
         run_clear(object);
     }
+    PyMem_Free(self->each);
     Py_CLEAR(self->arguments);
     Py_CLEAR(self->spec);
     Py_CLEAR(self->slots);
