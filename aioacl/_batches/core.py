@@ -94,7 +94,7 @@ class Core(Generic[I]):
         return refused
 
     def arrive_alone(self, turn: Turn[I], now: float) -> Execution[I] | None:
-        """Returns the execution of a turn that is the next batch, because nothing waits and its model is idle.
+        """Returns the execution of a turn that is the next batch: nothing waits, the model is idle or the turn full.
 
         Returns None otherwise: then call `arrive` and `next`, which would find the same batch, but take longer.
         """
@@ -102,7 +102,8 @@ class Core(Generic[I]):
         if turn.apart or rows > self._most_alone or self.waiting.queues or self.waiting.outside:
             return None
         model = self.models[0]
-        if model.running:
+        running = len(model.running)
+        if running and (rows < self._max_rows or running >= self._rules.in_flight):
             return None
         items = turn.end(now)
         move_items(items, WAITING, RUNNING)
@@ -343,9 +344,9 @@ class Core(Generic[I]):
                 if queue is None:
                     self.wake = leaves
                     return None
-        before, mixed = waiting.rows, len(queue.turns) > 1
+        before = waiting.rows
         items = waiting.take(queue)
-        self.counts.wait(items, now, mixed=mixed)
+        self.counts.wait(items, now)
         execution = self._begin(model, items, before - waiting.rows, now)
         if waiting.outside:
             waiting.admit()

@@ -7,6 +7,8 @@ from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Generic
 
 from aioacl._base.totals import QUICK_BOUNDS
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from aioacl._batches.waiting import Item
 
 WAITS_KEPT: Final = 1024  # the waits of which `stats` gives the percentiles
+_turn: Final = attrgetter("_turn")
 NEWEST: Final = 0.2  # the share of the newest execution in the measured rate
 
 
@@ -230,17 +233,10 @@ class Counts:
         self.waited[bisect_left(QUICK_BOUNDS, seconds)] += items
         self.waited_seconds += seconds * items
 
-    def wait(self, items: Sequence[Item], now: float, *, mixed: bool) -> None:
-        """Notes how long the items of a batch have waited. `mixed`: whether they have left the order of arrival."""
-        first = items[0]._turn
-        if first is items[-1]._turn and not mixed:  # they arrived together
-            self.add_wait(now - first.born, len(items))
-        else:
-            waits, counts = [now - item._turn.born for item in items], self.waited
-            self.waits.extend([(seconds, 1) for seconds in waits])
-            self.waited_seconds += sum(waits)
-            for seconds in waits:
-                counts[bisect_left(QUICK_BOUNDS, seconds)] += 1
+    def wait(self, items: Sequence[Item], now: float) -> None:
+        """Notes how long the items of a batch have waited. Those that arrived together are usually neighbours."""
+        for turn, together in groupby(items, _turn):
+            self.add_wait(now - turn.born, len(tuple(together)))
 
     def percentiles(self, *parts: float) -> list[float]:
         """Returns percentiles of the newest waits."""
