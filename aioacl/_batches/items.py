@@ -29,7 +29,7 @@ from aioacl._wait.job_future import JobFuture
 from aioacl._wait.thread import earlier
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from aioacl._base.options import Seconds
     from aioacl._batches.runner import Runner
@@ -173,7 +173,7 @@ class AsyncioLoop(LoopBase):
         call_soon, is_closed, is_running, new_future: the methods of the loop.
     """
 
-    __slots__ = ("_ends", "_most_timers", "_runner", "_tie", "_timer", "_timers", "is_closed")
+    __slots__ = ("_between", "_most_timers", "_runner", "_tie", "_timer", "_timers", "is_closed")
 
     if TYPE_CHECKING:
         turn: Turn[BatchItem] | None
@@ -184,13 +184,21 @@ class AsyncioLoop(LoopBase):
         self.is_closed = loop.is_closed
         self.is_running = loop.is_running
         self.new_future = loop.create_future
-        self._ends = 0  # the number of the thread, while it is in `end_turn`
+        self._between = 0  # the number of the thread, while it is in a callback of the loop, and in no task
         self._runner = runner
         self._timer: asyncio.TimerHandle | None = None
         self._timers: list[tuple[float, int, BatchItem]] = []
         self._tie = itertools.count()
         self._most_timers = TIMERS
-        runner.thread.join(loop)
+        runner.thread.join(loop, self._between_tasks)
+
+    def _between_tasks(self, function: Callable[..., object], *args: Any) -> None:
+        """Calls a function in a callback of the loop. Outcomes may then be delivered at once."""
+        self._between = get_ident()
+        try:
+            function(*args)
+        finally:
+            self._between = 0
 
     def end_turn(self) -> None:
         """Hands the items of the turn over. The loop calls it at the end of the turn."""
@@ -198,11 +206,7 @@ class AsyncioLoop(LoopBase):
         turn = self.turn
         if turn is not None:
             self.turn = None
-            self._ends = get_ident()
-            try:
-                self._runner.arrive(turn)
-            finally:
-                self._ends = 0
+            self._between_tasks(self._runner.arrive, turn)
 
     def flush(self) -> None:
         """Hands the items over that have come so far, because a batch is full or the batcher closes."""
@@ -219,7 +223,7 @@ class AsyncioLoop(LoopBase):
     def send(self, items: list[BatchItem], outcomes: list[Any]) -> None:
         """Ends items with a result or an exception each. Any thread may call it."""
         mixed = isinstance(outcomes, Mixed)
-        if self._ends == get_ident():
+        if self._between == get_ident():
             deliver(items, outcomes, mixed)
         elif _get_running_loop() is self.loop:
             # Perhaps in the await of the item that has filled the batch, which must let other tasks run.

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from aioacl._models.calls import ModelRun
 
+    Between = Callable[..., None]
+
 THREAD: Final = "aioacl-batch"
 
 
@@ -41,12 +43,15 @@ class BatchThread:
         self._port: Port | None = Port()
         sync.spawn(THREAD, self._serve)
 
-    def join(self, loop: AbstractEventLoop) -> None:
-        """Lets a loop handle ends too, unless another open loop does. Called on the thread of the loop, and once."""
+    def join(self, loop: AbstractEventLoop, between_tasks: Between) -> None:
+        """Lets a loop handle ends too, unless another open loop does. Called on the thread of the loop, and once.
+
+        `between_tasks` calls a function while no task of the loop runs.
+        """
         port = self._port
         if port is not None and (self._reader is None or self._reader.is_closed()):
             self._reader = loop
-            loop.add_reader(port.fd, self._read, loop, port)
+            loop.add_reader(port.fd, self._read, loop, port, between_tasks)
 
     def share(self, only: AbstractEventLoop | None) -> None:
         """The thread gives way to a loop that handles ends, if `only` that loop waits for items."""
@@ -93,12 +98,12 @@ class BatchThread:
         self._soon.clear()
         del port  # the traceback of an error refers to this frame, and the descriptor must not last as long
 
-    def _read(self, loop: AbstractEventLoop, port: Port) -> None:
+    def _read(self, loop: AbstractEventLoop, port: Port, between_tasks: Between) -> None:
         """Runs on the loop when the descriptor is readable."""
         if self._port is None:
             loop.remove_reader(port.fd)
         else:
-            uninterrupted(self._handle)
+            between_tasks(uninterrupted, self._handle)
         del port  # as above
 
     def _handle(self) -> None:
