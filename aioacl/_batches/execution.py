@@ -33,6 +33,42 @@ if TYPE_CHECKING:
     from aioacl._models.model import Model
 
 
+class BatchRun(ModelRun):
+    """The run of one batch.
+
+    Attributes:
+        executor: the executor of its model.
+        load: the load whose slot it takes.
+        arguments: the checked calls.
+        gear: the number of the gear, or SMALLEST.
+        ended: the function that gets the outcomes.
+    """
+
+    executor: ModelExecutor
+    load: Load
+    arguments: tuple[Arguments, ...]
+    gear: int
+    ended: Callable[[Outcomes], object]
+
+    def over(self, result: int) -> None:
+        """The run has ended. Called on the thread or the loop that handles ends."""
+        outcomes: Outcomes | None
+        ended = self.ended
+        del self.ended  # the traceback of an error refers to this frame, and so to this run
+        try:
+            self._arrived(result)
+            outcomes = self._end()
+            if outcomes is None:  # a reset or a close came before the run began, or it has failed
+                self.must_repeat(self.load)
+        except BaseException as error:  # noqa: BLE001 - the items get it
+            outcomes = error
+        if outcomes is None:
+            self.executor._execute_later(self.arguments, self.gear, ended)
+        else:
+            ended(outcomes)
+        del outcomes, ended
+
+
 class ModelExecutor:
     """Executes the batches of one model."""
 
@@ -40,7 +76,6 @@ class ModelExecutor:
         self._life = model._life
         self._rows = rows
         self._thread = thread
-        self._running: set[ModelRun] = set()
 
     @property
     def zeros(self) -> Arguments:
@@ -53,30 +88,11 @@ class ModelExecutor:
         if load is None or self._life.closed or not load.slots.open:
             self._execute_later(arguments, gear, ended)
             return
-        run = ModelRun(load.slots, arguments, None, None, True, False, gear)
-        over = partial(self._over, run, load, arguments, gear, ended)
-        self._running.add(run)
-        code = self._thread.begin(run, over)
+        run = BatchRun(load.slots, arguments, None, None, True, False, gear)
+        run.executor, run.load, run.arguments, run.gear, run.ended = self, load, arguments, gear, ended
+        code = self._thread.begin(run)
         if code:
-            over(failure(code))
-
-    def _over(
-        self,
-        run: ModelRun,
-        load: Load,
-        arguments: tuple[Arguments, ...],
-        gear: int,
-        ended: Callable[[Outcomes], object],
-        result: int,
-    ) -> None:
-        """A run has ended. Called on the thread of the batcher."""
-        self._running.discard(run)
-        outcomes = _outcomes_of(run, load, result)
-        if outcomes is None:
-            self._execute_later(arguments, gear, ended)
-        else:
-            ended(outcomes)
-        del outcomes, ended  # the traceback of an error refers to this frame
+            run.over(failure(code))
 
     def _execute_later(
         self, arguments: tuple[Arguments, ...], gear: int, ended: Callable[[Outcomes], object]
@@ -104,8 +120,7 @@ class ModelExecutor:
 
     def close(self) -> None:
         """Gives up the executions that run."""
-        self._thread.drop(self._running.__contains__)
-        self._running.clear()
+        self._thread.drop(self)
 
 
 async def results_of(
@@ -119,18 +134,6 @@ async def results_of(
         if results is not None:
             return results
         run.must_repeat(load)
-
-
-def _outcomes_of(run: ModelRun, load: Load, result: int) -> Outcomes | None:
-    """Returns the results, or the error; None if a reset or a close came before the run began."""
-    run._arrived(result)
-    try:
-        results: list[Any] | None = run._end()
-        if results is None:
-            run.must_repeat(load)
-    except BaseException as error:  # noqa: BLE001 - the items get it
-        return error
-    return results
 
 
 class ModelDevice:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable
 
-    from aioacl._models.calls import ModelRun
+    from aioacl._batches.execution import BatchRun, ModelExecutor
 
     Between = Callable[..., None]
 
@@ -33,7 +33,7 @@ class BatchThread:
     """The thread, and the runs of models whose ends it waits for."""
 
     def __init__(self) -> None:
-        self._runs: dict[int, tuple[ModelRun, Callable[[int], object]]] = {}
+        self._runs: dict[int, BatchRun] = {}
         self._keys = itertools.count(1)
         self._soon: deque[Callable[[], object]] = deque()
         self._reader: AbstractEventLoop | None = None
@@ -41,6 +41,7 @@ class BatchThread:
         self._batch: Any = ffi.new("aio_batch *")  # keeps what an exception of a signal handler has left
         # None after the end. The thread, the reader and each call have a reference of their own while they use it.
         self._port: Port | None = Port()
+        self._pointer = pointer(self._port.handle)
         sync.spawn(THREAD, self._serve)
 
     def join(self, loop: AbstractEventLoop, between_tasks: Between) -> None:
@@ -59,21 +60,21 @@ class BatchThread:
         if port is not None:
             lib.aio_port_share(port.handle, only is not None and only is self._reader)
 
-    def begin(self, run: ModelRun, ended: Callable[[int], object]) -> int:
-        """Begins a run. The thread calls `ended` with its result. Returns 0, or the code of a refusal."""
+    def begin(self, run: BatchRun) -> int:
+        """Begins a run. Its `over` is called with its result. Returns 0, or the code of a refusal."""
         port, key = self._port, next(self._keys)
         if port is None:
             return lib.AIO_NOT_OPEN
-        self._runs[key] = run, ended
-        code = run._begin(pointer(port.handle), key)
+        self._runs[key] = run
+        code = run._begin(self._pointer, key)
         if code:
             self._runs.pop(key, None)
         return code
 
-    def drop(self, belongs: Callable[[ModelRun], bool]) -> None:
-        """Gives up the runs for which the function returns True. Their ends are ignored."""
-        for key, (run, _) in tuple(self._runs.items()):
-            if belongs(run) and self._runs.pop(key, None) is not None:
+    def drop(self, executor: ModelExecutor) -> None:
+        """Gives up the runs of an executor. Their ends are ignored."""
+        for key, run in tuple(self._runs.items()):
+            if run.executor is executor and self._runs.pop(key, None) is not None:
                 run.leave()
 
     def soon(self, function: Callable[[], object]) -> None:
@@ -115,10 +116,10 @@ class BatchThread:
             batch = self._batch
             try:
                 for at in range(lib.aio_port_fill(port.handle, batch)):
-                    taken = self._runs.pop(batch.keys[at], None)
-                    if taken is not None:
-                        taken[1](batch.results[at])
-                        del taken  # it refers to the batcher
+                    run = self._runs.pop(batch.keys[at], None)
+                    if run is not None:
+                        run.over(batch.results[at])
+                        del run  # it refers to the batcher
                 batch.count = 0
                 while self._soon:
                     self._soon.popleft()()
