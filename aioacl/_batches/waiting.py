@@ -325,6 +325,8 @@ class Waiting(Generic[I]):
     def _of_line(self, line: Line[I]) -> list[I]:
         """Takes a batch from the only line of a queue, which has more rows than a batch."""
         items, batch, room = line.items, list[I](), self._most
+        if line.queue.rows == len(items):  # items of one row
+            batch, room = [items.popleft() for _ in range(room)], 0
         while items and items[0]._rows <= room:
             room -= items[0]._rows
             batch.append(items.popleft())

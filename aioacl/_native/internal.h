@@ -159,6 +159,7 @@ struct aio_port {
     _Atomic uint32_t word; /* raised by each ring of such a port */
     _Atomic bool asleep;   /* the consumer sleeps, or is about to */
     _Atomic bool shared;   /* an event loop takes completions, beside the thread in aio_port_wait */
+    atomic_uint takes;     /* how often completions were taken */
     _Atomic(aio_token *) list;
     _Atomic bool held; /* a completion may be in the list for which nothing has rung */
     aio_token *ready;  /* taken from the list and not yet passed to the caller; only the consumer uses it */

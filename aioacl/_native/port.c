@@ -218,6 +218,7 @@ int aio_port_take(aio_port *port, uint64_t *keys, int64_t *results, int max) {
     if (port->ready && !readable) {
         aio_port_ring(port);
     }
+    atomic_fetch_add_explicit(&port->takes, 1, memory_order_relaxed);
     if (taken && port->fd >= 0) {
         aio_flight_note(AIO_FLIGHT_WAKE, AIO_FLIGHT_NO_DEVICE, 0, 0, (uint64_t)taken);
     }
@@ -232,15 +233,22 @@ int aio_port_fill(aio_port *port, aio_batch *batch) {
 
 /* If this thread asked for the GIL at once, each callback of the loop would wake it when it releases the GIL,
  * and would usually take the GIL again first. The limit is the time for which Python lets a thread wait for the
- * GIL before it asks the owner. */
+ * GIL before it asks the owner. A busy loop has often something new to take at the end of the limit: as long as
+ * it takes, this thread leaves it alone. */
+static bool loop_takes(aio_port *port) {
+    unsigned seen = atomic_load(&port->takes);
+    if (!atomic_load(&port->shared)) {
+        return false;
+    }
+    nanosleep(&(struct timespec){.tv_nsec = AIO_SHARED_US * 1000L}, NULL);
+    return atomic_load(&port->takes) != seen;
+}
+
 void aio_port_wait(aio_port *port) {
     struct pollfd readable = {.fd = port->fd, .events = POLLIN};
     do {
         poll(&readable, 1, -1);
-        if (atomic_load(&port->shared)) {
-            nanosleep(&(struct timespec){.tv_nsec = AIO_SHARED_US * 1000L}, NULL);
-        }
-    } while (poll(&readable, 1, 0) <= 0);
+    } while (loop_takes(port) || poll(&readable, 1, 0) <= 0);
 }
 
 void aio_port_share(aio_port *port, int shared) {
