@@ -237,7 +237,8 @@ class Supervision:
             raise ParameterError(
                 "the device has a supervisor already",
                 device=self._admission.index,
-                hint="Leave the block of the other supervisor first, or use only one.",
+                hint="Leave the block of the other supervisor first, or use only one: for a second pool on the device, "
+                "pass supervise=False.",
             )
 
     def end(self, supervisor: Supervisor, *, locked: bool = True) -> None:

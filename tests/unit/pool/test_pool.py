@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import numpy as np
 import pytest
 
 import aioacl
@@ -44,7 +46,7 @@ from tests.support.batching import tasks
 from tests.unit.batches.test_models import BATCHES, EXECUTE, FIXED, first_ten, is_right, item, run
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import AsyncGenerator, AsyncIterable, Generator
     from pathlib import Path
 
 pytestmark = pytest.mark.anyio
@@ -151,6 +153,28 @@ async def test_items_go_on_through_a_fault_and_the_reset_of_a_supervisor() -> No
         assert infer.stats().failed == 0
 
 
+@pytest.mark.leaves("offline_models")  # as above
+async def test_items_pass_two_pools_in_order_through_a_fault_and_the_reset() -> None:
+    items = [item(number) for number in range(300)]
+
+    async def widened(results: AsyncIterable[Any]) -> AsyncGenerator[Any]:
+        number = 0
+        async for y in results:
+            yield np.pad(y, ((0, 0), (0, 54)))
+            number += 1
+            if number == 100:
+                faults.enter_context(simulator.fault(EXECUTE, async_error=FAULT, nth=1))
+
+    async with open_pool(BATCHES) as first, open_pool(BATCHES, supervise=False) as second:
+        before = [device.generation for device in first.devices]
+        with ExitStack() as faults:
+            async with first.map(items) as between, second.map(widened(between)) as results:
+                found = [y async for y in results]
+        await until(lambda: all(device.health.ready for device in first.devices))
+        assert [device.generation for device in first.devices] != before
+        assert [is_right(y, x) for y, x in zip(found, items, strict=True)] == [True] * 300
+
+
 # --- a device that does not open ------------------------------------------------------------------------------------
 
 
@@ -201,7 +225,9 @@ async def test_74_error_that_no_later_try_can_change_is_raised(tmp_path: Path) -
     with pytest.raises(ParameterError, match="cannot be read"):
         await open_pool(tmp_path / "none.om")
     async with aioacl.open_device(1) as device, device.supervise():
-        with pytest.raises(ParameterError, match="has a supervisor already"):
+        with pytest.raises(
+            ParameterError, match=r"has a supervisor already.*for a second pool .* supervise=False"
+        ):
             await open_pool(BATCHES)
         async with open_pool(BATCHES, supervise=False) as infer:
             assert await serves(infer)
