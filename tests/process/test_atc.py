@@ -6,14 +6,17 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioacl._base.paths import DATA
 from aioacl._cli.atc import IGNORED, REFUSED
 from aioacl.simulator._om import Description, Tensor, write
+from scripts import pages
 from tests.support import forkserver
 
 pytest.importorskip("onnx", reason="atc needs the package onnx: pip install 'aioacl[onnx]'")
@@ -82,6 +85,15 @@ class TestAtc:
         assert result["gears"]["values"] == [[1], [2], [4], [8]]
         inspected = found(simulator("inspect", "m.om", "--json", folder=folder))
         assert {**inspected, "output": "m.om"} == {**result, "path": "m.om"}
+
+    def test_page_shows_the_command_and_its_output(self, folder: Path) -> None:
+        page = pages.one(
+            "docs/simulated-models.md", __name__, lambda text: "SHA-256" in text, language="console"
+        )
+        _, command, *output = page.text.splitlines()
+        (folder / "digits.onnx").write_bytes((DATA / "digits.onnx").read_bytes())
+        done = simulator(*shlex.split(command)[5:], folder=folder)
+        assert done.stdout.splitlines() == output
 
     def test_output_ends_with_the_path(self, folder: Path) -> None:
         done = atc(*BATCHES, folder=folder)
