@@ -27,6 +27,7 @@ class BatchResults(Unique):
     """The results of `infer.map(xs)`. Enter it with `async with`, then iterate with `async for`, in one task.
 
     A task reads `xs` and starts one task for each item. At most `limit` items are in progress or wait to be taken.
+    The results may be the `xs` of another `map`.
     """
 
     _noun = "iterator over results"

@@ -60,6 +60,7 @@ class ModelResults(Unique):
     """The results of `model.map(xs)`. Enter it with `async with`, then iterate with `async for`, in one task.
 
     At most `limit` items are in progress or wait to be taken. An async `xs` is read by a task of its own.
+    The results may be the `xs` of another `map`.
     """
 
     _noun = "iterator over results"
