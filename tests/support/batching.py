@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from aioacl import ParameterError
 from aioacl._batches.batcher import Batcher
 from aioacl._batches.executor import Look, Watched
 from aioacl._batches.state import Rules
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 GEARS = (1, 2, 4, 8, 16, 32)
 ZEROS = "zeros"
+WRONG = "a shape that no model takes"
 
 
 class View:
@@ -112,7 +114,9 @@ class OnThread:
 
 
 def check(x: Any) -> tuple[Any, int, Hashable]:
-    """An item is a number of one row, or a tuple of a number, rows and shape."""
+    """An item is a number of one row, or a tuple of a number, rows and shape. The shape WRONG is refused."""
+    if isinstance(x, tuple) and x[2] == WRONG:
+        raise ParameterError("expected another shape", hint="Pass it.")
     return (x, *x[1:]) if isinstance(x, tuple) else (x, 1, None)
 
 

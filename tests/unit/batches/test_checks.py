@@ -20,7 +20,7 @@ import aioacl
 from aioacl import AclError, DeviceFault, DeviceTimeout, ParameterError, QueueFull
 from aioacl._batches.items import BatchItem
 from tests.kit import FAULT, TASK_FAULT, Waiting, raises, turns, until
-from tests.support.batching import ZEROS, ByHand, OnThread, View, batching, tasks
+from tests.support.batching import WRONG, ZEROS, ByHand, OnThread, View, batching, tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -138,13 +138,16 @@ async def test_wrong_shape_raises_in_the_call_and_other_shapes_run_apart() -> No
     hand = ByHand()
     with batching(hand) as infer:
         async with tasks() as group:
-            for x in ((1, 1, "a"), (2, 1, "b"), (3, 1, "a")):
-                Waiting(group, lambda x=x: infer(x))  # type: ignore[misc]  # mypy infers no type for a lambda with a default
+            right = ((1, 1, "a"), (2, 1, "b"), (3, 1, "a"))
+            calls = [Waiting(group, lambda x=x: infer(x)) for x in right]  # type: ignore[misc]  # mypy infers no type for a lambda with a default
+            with pytest.raises(ParameterError, match="expected another shape"):
+                infer((4, 1, WRONG))
             await until(lambda: hand.begun)
             await turns()
             hand.end()
             await until(lambda: hand.begun)
             hand.end()
+    assert [call.value for call in calls] == list(right)
     assert [{x[2] for x in calls} for calls in hand.log] == [{"a"}, {"b"}] or [
         {x[2] for x in calls} for calls in hand.log
     ] == [{"b"}, {"a"}]
