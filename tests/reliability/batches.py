@@ -39,6 +39,7 @@ LIMIT_SECONDS: Final[dict[Scale, float]] = {Scale.QUICK: 60, Scale.DEFAULT: 120,
 TASKS: Final = 100
 THREADS: Final = 2
 DEVICES: Final = (0, 1)
+LIMIT: Final = 64  # rows; fewer than the callers, so that some items wait for room or are refused
 MODEL: Final = "digits_batches"
 INPUTS: Final = 64
 OUTPUTS: Final = 10
@@ -211,7 +212,7 @@ def _run(scale: Scale, world: World, items: int, seed: int, outcome: Outcome) ->
         for device in devices:
             steps.enter_context(device.supervise(pauses=(0.01,) * 3, at_most=10**6))
         models = [device.load_model(DATA / f"{MODEL}.om").result(HANGS_SECONDS) for device in devices]
-        infer = open_batcher(*models, limit=256).result(HANGS_SECONDS)
+        infer = open_batcher(*models, limit=LIMIT).result(HANGS_SECONDS)
         members = Crowd(infer, items, seed)
         resets = threading.Thread(target=world.reset, args=(devices, members.share, over))
         resets.start()
@@ -248,6 +249,7 @@ def run(scale: Scale, seed: int) -> Outcome:
     outcomes = _run(scale, world, items, seed, outcome)
     ended = sum(outcomes.values())
     outcome.expect(ended == items, f"expected {items} outcomes, got {ended}")
+    outcome.expect(outcomes["QueueFull"] > 0, "expected items that were refused, got none")
     outcome.expect(world.asked >= resets, f"expected {resets} resets of working devices, got {world.asked}")
     outcome.figures["items by outcome"] = dict(outcomes)
     outcome.figures["executions that broke a device"] = world.faults
