@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from aioacl import DeviceFault, DeviceQuarantined, DeviceTimeout, QueueFull, State
+from aioacl import DeviceFault, DeviceQuarantined, DeviceTimeout, QueueFull, State, open_batcher
 from aioacl._base.health import Health
 from aioacl._batches.batcher import Batcher
 from aioacl._batches.executor import Watched
 from aioacl._batches.state import Rules
 from tests.kit import Waiting, raises, turns, until
+from tests.support import offline
 from tests.support.batching import ByHand, OnThread, View, batching, check, tasks
+from tests.support.offline import needs_onnxruntime
 from tests.unit.batches.test_checks import all_of, task_fault
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
+
+    from tests.kit import OpenDevice
 
 pytestmark = [pytest.mark.anyio, pytest.mark.every_loop_in_ci]
 
@@ -350,13 +354,38 @@ async def test_openvino_36554_array_that_its_caller_drops_lives_until_the_execut
     hand = ByHand()
     with batching(hand) as infer:
         async with tasks() as group:
-            x = np.arange(4)
-            alive = weakref.ref(x)
-            (call,) = waiting(group, infer, x)
+            given = [np.arange(4)]
+            alive = weakref.ref(given[0])
+            call = Waiting(group, lambda: infer(given.pop()))  # nothing else refers to the array
             await until(lambda: hand.begun)
-            del x
             gc.collect()
-            assert np.array_equal(hand.begun[0][0], np.arange(4))
             assert alive() is not None
+            assert np.array_equal(hand.begun[0][0], np.arange(4))
+            hand.log.clear()
             hand.end([1])
     assert call.value == 1
+    gc.collect()
+    assert alive() is None
+
+
+@needs_onnxruntime
+async def test_openvino_36554_rows_of_an_array_that_its_caller_drops_before_the_copy_are_right(
+    open_device: OpenDevice,
+) -> None:
+    async with (
+        open_device() as device,
+        device.load_model(offline.product("2,4"), slots=1) as model,
+        open_batcher(model, in_flight=1) as infer,
+        tasks() as group,
+    ):
+        offline.hold(model)
+        Waiting(group, lambda: model(offline.rows(1)))
+        await until(lambda: model.busy == 1)
+        given = [offline.rows(2)]
+        call = Waiting(group, lambda: infer(given.pop()))
+        await until(lambda: model.waiting == 1)  # the only slot is in use, so the rows were not copied
+        gc.collect()
+        poison = [np.full_like(offline.rows(), np.nan) for _ in range(1000)]
+        offline.release(model)
+    assert np.array_equal(call.value, offline.rows(2) @ offline.WEIGHTS)
+    assert len(poison) == 1000
