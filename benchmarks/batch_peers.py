@@ -133,10 +133,36 @@ async def _async_batcher(
         await batcher.stop()
 
 
+def _late() -> None:
+    """What BentoML calls in place of a result that is later than its limit."""
+    raise TimeoutError
+
+
+@asynccontextmanager
+async def _bentoml(
+    function: Callable[[Any], Awaitable[Any]],
+) -> AsyncGenerator[Callable[[Any], Awaitable[Any]]]:
+    # BentoML has no public way to batch without a server. Its own service uses this class for each batchable method.
+    dispatcher: Any = importlib.import_module("bentoml._internal.marshal.dispatcher").CorkDispatcher
+
+    async def rows(items: list[Any]) -> list[Any]:
+        out = await function(np.concatenate(items))
+        return [out[at : at + 1] for at in range(len(items))]
+
+    batcher: Any = dispatcher(
+        max_latency_in_ms=60_000, max_batch_size=MAX_ROWS, fallback=_late, get_batch_size=len
+    )
+    try:
+        yield batcher(rows)
+    finally:
+        batcher.shutdown()
+
+
 PEERS: Final = {  # the name of a peer, the package that it needs, and the peer
     "Ray's @serve.batch": ("ray", _ray),
     "batched": ("batched", _batched),
     "async-batcher": ("async_batcher", _async_batcher),
+    "BentoML": ("bentoml", _bentoml),
 }
 
 
