@@ -110,6 +110,7 @@ class Batcher(Made):
         self._replaced = 0  # how often the models were replaced
         self._replacing = sync.lock()  # for changes of the models
         self._runner = Runner(rules)
+        self._runner.thread.start()
         self._served = [Served(executor, device) for executor, device in serve(models, self._runner.thread)]
         if models:
             totals.begin(self._runner.core, models[0]._life.label)

@@ -42,6 +42,9 @@ class BatchThread:
         # None after the end. The thread, the reader and each call have a reference of their own while they use it.
         self._port: Port | None = Port()
         self._pointer = pointer(self._port.handle)
+
+    def start(self) -> None:
+        """Starts the thread. The owner has this object by then, so that after Ctrl-C its finalizer ends the thread."""
         sync.spawn(THREAD, self._serve)
 
     def join(self, loop: AbstractEventLoop, between_tasks: Between) -> None:
