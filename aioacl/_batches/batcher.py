@@ -315,8 +315,8 @@ class Batcher(Made):
         if lib.aio_forked():
             return
         runner = self._runner
-        runner.close()
         try:
+            runner.close()
             await runner.when(lambda: runner.core.empty).ended(sync.monotonic() + grace)
         finally:
             runner.abort()
@@ -337,11 +337,12 @@ class Batcher(Made):
 
     def __del__(self) -> None:
         runner = getattr(self, "_runner", None)
-        if runner is None or runner.refusal is not None or lib.aio_forked():
+        if runner is None or runner.aborted or lib.aio_forked():
             return
+        closed = runner.refusal is not None  # then Ctrl-C has interrupted the close
         runner.close()
         runner.when(lambda: runner.core.empty).add_done_callback(partial(_abort, runner))
-        if self._handed_out:
+        if self._handed_out and not closed:
             origin.warn_of_drop(
                 self, f"a {self._noun} was not closed: close it, or open it with `async with`"
             )

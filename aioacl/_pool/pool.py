@@ -101,13 +101,13 @@ class Pool(Batcher):
         return False  # the process may end after the block, so the devices must be closed before that
 
     def __del__(self) -> None:
-        runner = getattr(self, "_runner", None)
-        if runner is None or runner.refusal is not None or lib.aio_forked():
+        runner, members = getattr(self, "_runner", None), getattr(self, "_members", ())
+        if runner is None or lib.aio_forked():
             return
         try:
             super().__del__()
-        finally:  # also if the warning is an error
-            runner.when(lambda: runner.core.empty).add_done_callback(partial(_stop, self._members))
+        finally:  # also if the warning is an error, and if Ctrl-C has interrupted the close
+            runner.when(lambda: runner.core.empty).add_done_callback(partial(_stop, members))
 
     def __repr__(self) -> str:
         state = "closed" if self._runner.refusal is not None else f"{self.waiting} rows waiting"
