@@ -71,12 +71,13 @@ class Settings(NamedTuple):
     site: Site
 
 
-def spawn(name: str, body: Callable[[], T]) -> JobFuture[T]:
-    """Calls a function on a new thread. Returns the future of its outcome."""
-    future = JobFuture[T]()
+def spawn(name: str, body: Callable[[], T], future: JobFuture[T]) -> None:
+    """Calls a function on a new thread, unless its future is cancelled before that. The future has its outcome."""
 
     def run() -> None:
-        future.claim()
+        if not future.claim():
+            future.drop()
+            return
         try:
             outcome = partial(future.set_result, body())
         except BaseException as error:  # noqa: BLE001 - the waiting thread or task gets it
@@ -84,7 +85,6 @@ def spawn(name: str, body: Callable[[], T]) -> JobFuture[T]:
         future.finish(outcome)
 
     sync.spawn(name, run)
-    return future
 
 
 class Member:
@@ -109,9 +109,13 @@ class Member:
         self._changed = sync.condition()
         self._stopped = False
         self._pool: weakref.ref[Pool] | None = None
-        self.over = spawn(f"aioacl-pool-{index}", self._serve)
+        self.over = JobFuture[None]()
 
     # --- for the pool -----------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Begins the first try. The caller has this object by then, so that after Ctrl-C it can stop the thread."""
+        spawn(f"aioacl-pool-{self.index}", self._serve, self.over)
 
     def join(self, pool: weakref.ref[Pool]) -> None:
         """Sets the pool, to which a member adds its model if it is ready later."""
@@ -121,6 +125,7 @@ class Member:
 
     def stop(self, _: object = None) -> None:
         """Begins the close. Does not wait."""
+        self.over.cancel()  # if the thread has not begun, it does not begin
         with self._changed:
             self._stopped = True
             self._changed.notify_all()

@@ -23,6 +23,7 @@ from aioacl._models.source import Source
 from aioacl._opening import check_kinds, list_devices
 from aioacl._pool.member import Member, Settings, may_pass, spawn
 from aioacl._pool.pool import Pool
+from aioacl._wait.job_future import JobFuture
 
 if TYPE_CHECKING:
     import os
@@ -143,13 +144,14 @@ async def _open(model: Any, chosen: tuple[int, ...] | None, settings: Settings, 
         every = tuple(device.index for device in list_devices()) if chosen is None else chosen
         return every or (0,), Source(model)  # without a device, the error of the first open names the remedy
 
-    prepared = spawn("aioacl-pool", prepare)
+    prepared = JobFuture[tuple[tuple[int, ...], Source]]()
+    spawn("aioacl-pool", prepare, prepared)
     await _ended(prepared.ended())
     indexes, source = prepared.result(0)
-    members = list[Member]()
+    members = [Member(index, source, settings) for index in indexes]
     try:
-        for index in indexes:
-            members.append(Member(index, source, settings))
+        for member in members:
+            member.begin()
         for member in members:
             await _ended(member.tried.ended())
         return _made(members, settings, options)
