@@ -276,7 +276,8 @@ class Batcher(Made):
             over = runner.replace(new)
             self._models, self._served = models, new
             self._replaced += 1
-        await over.ended()
+        if await over.ended():
+            over.result(0)
 
     def _add(self, model: Model, replaced: int) -> bool:
         """Gives batches to one more model, which was warmed. Any thread may call it.

@@ -156,6 +156,16 @@ class Core(Generic[I]):
         # If the caller of an item has gone, the others are looked at one by one.
         return items if done == len(items) else items[:done] + self._settle(items[done:], done=True)
 
+    def forget(self, execution: Execution[I]) -> None:
+        """Drops an execution whose end could not be handled, perhaps only in part. Its items count as failed."""
+        model, device = execution.model, execution.model.device
+        model.running.discard(execution)
+        model.rows = sum(each.rows for each in model.running)
+        device.taken = any(each.alone for other in device.models for each in other.running)
+        self._settle([item for item in execution.items if item._state == RUNNING], done=False)
+        self._drop_if_drained(model)
+        self._look()
+
     def _settle(self, items: Sequence[I], *, done: bool) -> list[I]:
         """Ends items. Returns those whose callers have not gone."""
         left = [item for item in items if item._state != OVER]

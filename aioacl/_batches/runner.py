@@ -196,9 +196,9 @@ class Runner(RunnerBase):
     def _begin(self, execution: Execution[BatchItem]) -> None:
         served = self._served[execution.model]
         executor = served.executor
-        recording.leaves(execution, served.device.index)
         ended = partial(self._ended, execution)
         try:
+            recording.leaves(execution, served.device.index)
             if execution.alone:
                 execution.was_alone = executor.alone()
             executor.execute([item._call for item in execution.items] or [executor.zeros], ended)
@@ -270,9 +270,15 @@ class Runner(RunnerBase):
         handle, detail = self._news.popleft() if self._news else nothing  # perhaps that which has failed
         if handle == self._arrive:
             self._send_error(detail.end(monotonic()), failed)
-        self._send_error(self.core.abort(), failed)
         if handle == self._finish:
-            detail[0].model.running.discard(detail[0])
+            execution = detail[0]
+            self.core.forget(execution)
+            self._send_error(execution.items, failed)  # those that have got their outcome ignore this one
+            self._forget_drained(execution.model)
+        if handle == self._replace:
+            detail[1].fail(failed)
+        self._send_error(self.core.abort(), failed)
+        self._end_waits()
 
     # --- the news, handled by the driver ----------------------------------------------------------------------------
 
@@ -351,19 +357,21 @@ class Runner(RunnerBase):
 
     def _abort(self, _: None) -> None:
         self.aborted = True
-        self._send_error(self.core.abort(), closed_error())
-        for served in tuple(self._served.values()):
-            served.state.running.clear()
-            self.core.drain_model(served.state)
-            self._forget(served)
-        # These refer to this object.
-        self.loops.clear()
-        self._known, self._only, self.last = (), None, None
-        for wait in self._waits:
-            _end(wait[1])
-        self._waits.clear()
-        self.thread.end()
-        totals.end(self.core)
+        try:
+            self._send_error(self.core.abort(), closed_error())
+            for served in tuple(self._served.values()):
+                served.state.running.clear()
+                self.core.drain_model(served.state)
+                self._forget(served)
+        finally:
+            # These refer to this object.
+            self.loops.clear()
+            self._known, self._only, self.last = (), None, None
+            for wait in self._waits:
+                _end(wait[1])
+            self._waits.clear()
+            self.thread.end()
+            totals.end(self.core)
 
     def _forget(self, served: Served) -> None:
         served.executor.close()

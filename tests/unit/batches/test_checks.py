@@ -18,8 +18,9 @@ import pytest
 
 import aioacl
 from aioacl import AclError, DeviceFault, DeviceTimeout, ParameterError, QueueFull
+from aioacl._batches import recording
 from aioacl._batches.items import BatchItem
-from tests.kit import FAULT, TASK_FAULT, Waiting, raises, turns, until
+from tests.kit import FAULT, PATIENCE_SECONDS, TASK_FAULT, Waiting, raises, turns, until
 from tests.support.batching import WRONG, ZEROS, ByHand, OnThread, View, batching, tasks
 
 if TYPE_CHECKING:
@@ -384,6 +385,27 @@ async def test_56_error_of_the_batcher_itself_reaches_all_callers(
         assert "the batcher has failed" in str(error)
         assert await infer(2) == 2
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("step", ["leaves", "done"])
+async def test_67_error_of_the_batcher_between_its_steps_reaches_all_callers(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("sys.unraisablehook", lambda _: None)
+    with batching(OnThread(), in_flight=1) as infer:
+        assert await infer(0) == 0
+        with monkeypatch.context() as patch:
+            patch.setattr(recording, step, broken)
+            with anyio.fail_after(PATIENCE_SECONDS), pytest.raises((AclError, RuntimeError)) as caught:
+                await infer(1)
+        assert RuntimeError in (type(caught.value), type(caught.value.__cause__))
+        with anyio.fail_after(PATIENCE_SECONDS):
+            assert await infer(2) == 2
+        await until(lambda: infer._runner.core.empty)
+        assert infer.stats().running == 0
 
 
 async def test_large_items_run_one_in_a_batch() -> None:

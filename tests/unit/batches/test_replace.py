@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aioacl import ParameterError
+from aioacl import AclError, ParameterError
 from aioacl._wait.current import run_blocking
 from tests.kit import PATIENCE_SECONDS, Waiting, raises, until
 from tests.support.batching import ZEROS, ByHand, OnThread, View, batching, replace_by, tasks
@@ -68,6 +68,42 @@ async def test_cancelled_replace_gives_the_old_model_up_when_its_executions_have
             old.end()
         assert call.value == 1
         assert (old.closed, served(infer), view._listeners) == (True, [new], [])
+
+
+async def test_replace_ends_if_the_batcher_fails_at_the_end_of_the_last_execution_of_the_old_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("sys.unraisablehook", lambda _: None)
+    old, new = ByHand(), Warmed()
+    with batching(old) as infer:
+        async with tasks() as group:
+            call = Waiting(group, lambda: infer(1))
+            await until(lambda: old.begun)
+            replacing = Waiting(group, lambda: replace_by(infer, new))
+            await until(lambda: new in served(infer))
+            with monkeypatch.context() as patch:
+                patch.setattr(infer._runner.core, "ended", broken)
+                old.end()
+            await replacing.outcome()
+            await raises(AclError, call.outcome())
+        assert (old.closed, served(infer)) == (True, [new])
+        assert infer.stats().running == 0
+
+
+async def test_replace_that_fails_inside_the_batcher_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("sys.unraisablehook", lambda _: None)
+    old, new, view = ByHand(), Warmed(), View()
+    monkeypatch.setattr(view, "listen", broken)
+    with batching(old) as infer:
+        async with tasks() as group:
+            replacing = Waiting(group, lambda: replace_by(infer, (new, view)))
+            await raises(AclError, replacing.outcome())
 
 
 async def test_replace_that_is_cancelled_in_its_first_execution_replaces_nothing() -> None:
