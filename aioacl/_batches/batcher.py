@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import origin, sync
-from aioacl._base.errors import ParameterError
+from aioacl._base.errors import DeviceTimeout, ParameterError
 from aioacl._base.ffi import lib, new_item
 from aioacl._base.options import bound_of, deadline_of, is_one_of, must_be_bool, repr_of
 from aioacl._base.public import publish
@@ -256,6 +256,8 @@ class Batcher(Made):
         Raises:
             ParameterError: a model does not fit the others, or the batcher is closed.
             DeviceFault: the first execution of a new model has failed. The code may select another subclass.
+            DeviceTimeout: `result(timeout)` has waited so long. The models are replaced if their first execution has
+                ended.
         """
         must_fit(models, self._models[:1])
         return Operation("infer.replace()", lambda: self._replace(models), self)
@@ -276,8 +278,12 @@ class Batcher(Made):
             over = runner.replace(new)
             self._models, self._served = models, new
             self._replaced += 1
-        if await over.ended():
-            over.result(0)
+        if not await over.ended():
+            raise DeviceTimeout(
+                "the executions of the old models have not ended in time",
+                hint="The models are replaced. Pass a longer timeout to wait for the old ones.",
+            )
+        over.result(0)
 
     def _add(self, model: Model, replaced: int) -> bool:
         """Gives batches to one more model, which was warmed. Any thread may call it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aioacl._base.errors import ParameterError
+from aioacl._base.errors import DeviceTimeout, ParameterError
 from aioacl._base.options import repr_of, whole_of
 from aioacl._batches.execution import ModelDevice, ModelExecutor
 from aioacl._batches.executor import Watched
@@ -31,7 +31,10 @@ async def warm(executor: Executor) -> None:
     """Executes one row of zeros."""
     future = JobFuture[None]()
     executor.execute([executor.zeros], partial(_end, future))
-    await future.ended()
+    if not await future.ended():
+        raise DeviceTimeout(
+            "the first execution of the new model has not ended in time", hint="Pass a longer timeout."
+        )
     try:
         future.result(0)
     finally:

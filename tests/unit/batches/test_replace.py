@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from aioacl import AclError, ParameterError
+from aioacl import AclError, DeviceTimeout, ParameterError
 from aioacl._wait.current import run_blocking
-from tests.kit import PATIENCE_SECONDS, Waiting, raises, until
+from tests.kit import PATIENCE_SECONDS, Waiting, raises, until, until_now
 from tests.support.batching import ZEROS, ByHand, OnThread, View, batching, replace_by, tasks
 
 pytestmark = [pytest.mark.anyio, pytest.mark.every_loop_in_ci]
@@ -163,6 +163,28 @@ async def test_close_ends_a_replace_that_waits_for_the_old_model() -> None:
             await replacing.outcome()
             await raises(ParameterError, call.outcome())
         assert (old.closed, new.closed, served(infer)) == (True, True, [])
+
+
+def test_replace_whose_caller_waits_no_longer_for_the_first_execution_replaces_nothing() -> None:
+    old, new = ByHand(), ByHand()
+    with batching(old) as infer:
+        with pytest.raises(DeviceTimeout, match="first execution"):
+            run_blocking(lambda: replace_by(infer, new), 0.01)
+        assert (new.closed, served(infer)) == (True, [old])
+
+
+def test_replace_whose_caller_waits_no_longer_for_the_old_model_raises_and_goes_on() -> None:
+    old, new = ByHand(), Warmed()
+    with batching(old) as infer:
+        found = list[int]()
+        caller = threading.Thread(target=lambda: found.append(infer(1).result()))
+        caller.start()
+        assert until_now(lambda: bool(old.begun))
+        with pytest.raises(DeviceTimeout, match="The models are replaced"):
+            run_blocking(lambda: replace_by(infer, new), 0.01)
+        old.end()
+        caller.join(PATIENCE_SECONDS)
+        assert (found, old.closed, served(infer)) == ([1], True, [new])
 
 
 class Recorded(OnThread):
