@@ -62,11 +62,15 @@ class BatchRun(ModelRun):
                 self.must_repeat(self.load)
         except BaseException as error:  # noqa: BLE001 - the items get it
             outcomes = error
-        if outcomes is None:
-            self.executor._execute_later(self.arguments, self.gear, ended)
-        else:
-            ended(outcomes)
-        del outcomes, ended
+        try:
+            if outcomes is None:
+                self.executor._execute_later(self.arguments, self.gear, ended)
+            else:
+                ended(outcomes)
+                if isinstance(outcomes, KeyboardInterrupt | SystemExit):  # of a signal handler
+                    raise outcomes
+        finally:
+            del outcomes, ended
 
 
 class ModelExecutor:

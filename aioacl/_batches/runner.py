@@ -202,8 +202,10 @@ class Runner(RunnerBase):
             if execution.alone:
                 execution.was_alone = executor.alone()
             executor.execute([item._call for item in execution.items] or [executor.zeros], ended)
-        except BaseException as error:  # noqa: BLE001 - the items get it
-            ended(error)
+        except BaseException as error:
+            ended(error)  # the items get it
+            if isinstance(error, KeyboardInterrupt | SystemExit):  # of a signal handler
+                raise
 
     def _ended(self, execution: Execution[BatchItem], outcomes: Outcomes) -> None:
         """An execution has ended. The executor calls this on any thread."""

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioacl import open_batcher, open_device, simulator
 from aioacl._base.ffi import Baton
+from aioacl._batches.thread import BatchThread
+from aioacl._models.calls import ModelRun
 from tests.kit import PATIENCE_SECONDS, in_thread, until_now
 from tests.support.batching import ByHand, OnThread, batching
 from tests.support.interrupts import PLACE, walk
+from tests.unit.batches.test_models import BATCHES, first_ten, item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -115,3 +121,60 @@ def test_ctrl_c_while_an_execution_ends_fails_no_item(monkeypatch: pytest.Monkey
             hand.end()
         assert outcome() == "other"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@contextmanager
+def exit_by_signal() -> Generator[Callable[..., None]]:
+    """A service ends by sys.exit() in its handler of a signal. Yields a function that sends the signal."""
+
+    def leave(*_: object) -> None:
+        sys.exit(7)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield lambda *_: signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_exit_of_a_signal_handler_while_an_execution_begins_ends_the_program() -> None:
+    class Signalled(ByHand):
+        def execute(self, calls: list[Any], ended: Callable[[Any], object]) -> None:
+            if not self.log:
+                self.log.append(calls)
+                send()
+            super().execute(calls, ended)
+            self.end()
+
+    with exit_by_signal() as send, batching(Signalled()) as infer:
+        with pytest.raises(SystemExit, match="7"):
+            infer("mine").result(PATIENCE_SECONDS)
+        assert in_thread(lambda: infer(2).result(PATIENCE_SECONDS)) == 2
+
+
+def test_exit_of_a_signal_handler_while_results_are_made_ends_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(BatchThread, "_serve", lambda *_: None)  # the loop handles the ends
+
+    end = ModelRun._end
+
+    def end_and_send(run: ModelRun) -> Any:
+        results = end(run)
+        send()
+        return results
+
+    async def use(infer: Any) -> None:
+        await infer(item(0))
+
+    with (
+        simulator.register_model("digits_batches", first_ten),
+        open_device() as device,
+        device.load_model(BATCHES) as model,
+        open_batcher(model) as infer,
+        exit_by_signal() as send,
+    ):
+        monkeypatch.setattr(ModelRun, "_end", end_and_send)
+        with pytest.raises(SystemExit, match="7"):
+            asyncio.run(use(infer))
+        monkeypatch.undo()
