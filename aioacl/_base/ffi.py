@@ -227,7 +227,12 @@ def pointer(value: CData) -> int:
 
 
 def name_of_function(index: int) -> str:
-    """Returns the name of the ACL function with this index in the table; a negative index means a user's job."""
+    """Returns the name of the ACL function with this index in the table; a negative index means a user's job.
+
+    The index may come from a damaged file.
+    """
+    if index >= lib.aio_table_size():
+        return f"function {index}"
     return text_of(lib.aio_table_name(index)) if index >= 0 else "a job on device.executor"
 
 

@@ -64,6 +64,7 @@ FlightKind = Literal[
     "state",
     "load",
     "slot refused",
+    "failed call",
 ]
 
 KINDS: Final[dict[int, FlightKind]] = {
@@ -85,6 +86,7 @@ KINDS: Final[dict[int, FlightKind]] = {
     lib.AIO_FLIGHT_STATE: "state",
     lib.AIO_FLIGHT_LOAD: "load",
     lib.AIO_FLIGHT_SLOT_REFUSED: "slot refused",
+    lib.AIO_FLIGHT_FAILED_CALL: "failed call",
 }
 
 
@@ -181,6 +183,7 @@ _WORDS: Final[dict[FlightKind, Callable[[FlightRecord], str]]] = {
     "no wait": lambda r: f"no wait: {_entry(r)} was done already: {_outcome(r.code)}",
     "wake": lambda r: f"wake: an event loop took {r.value} completions",
     "slow call": lambda r: f"slow call: {name_of_function(r.code)} took {r.value} us",
+    "failed call": lambda r: f"failed call: {name_of_function(r.value)}: {_outcome(r.code)}",
     "slot wanted": lambda r: f"slot wanted: call {r.id} waits, {r.value} calls wait",
     "slot taken": lambda r: f"slot taken: call {r.id} has slot {r.code}, stream {r.value}",
     "slot given": lambda r: f"slot given: call {r.id} has left slot {r.code}, stream {r.value}",

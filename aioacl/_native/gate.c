@@ -126,6 +126,11 @@ static void note_slow(const aio_frame *frame, int64_t now_ns) {
     aio_flight_note_at(now_ns, AIO_FLIGHT_SLOW_CALL, aio_pass_device(frame->pass), 0, function, took_us);
 }
 
+/* Records a call that has failed, for example a reset. An enqueue and a query have records of their own. */
+static void note_failed(const aio_frame *frame, int function, int code) {
+    aio_flight_note(AIO_FLIGHT_FAILED_CALL, aio_pass_device(frame->pass), 0, code, (uint64_t)function);
+}
+
 static int64_t end_ns(const aio_frame *frame) {
     int64_t now_ns = aio_now_ns();
     if (__builtin_expect(now_ns - frame->began_ns > SLOW_NS, 0)) {
@@ -223,6 +228,9 @@ int aio_failed_function(int code) {
 void aio_end(aio_frame *frame, int code) {
     if (code) {
         keep_failure(frame->thread, code);
+        if (frame->kind == AIO_LIFETIME) {
+            note_failed(frame, frame->thread->failed, code);
+        }
         aio_note_end(aio_pass_device(frame->pass), aio_pass_generation(frame->pass), code);
     }
     if (frame->foreign) {
@@ -279,6 +287,9 @@ void aio_free_end(const aio_frame *frame, int code) {
         aio_keep_text();
     }
     if (frame->thread->control >= 0) {
+        if (code) {
+            note_failed(frame, atomic_load_explicit(&frame->thread->function, memory_order_relaxed), code);
+        }
         end_ns(frame);
         unnote(frame);
     }

@@ -24,7 +24,8 @@ enum aio_flight_kind {
     AIO_FLIGHT_FAULT = 15,
     AIO_FLIGHT_STATE = 16,
     AIO_FLIGHT_LOAD = 17,
-    AIO_FLIGHT_SLOT_REFUSED = 18
+    AIO_FLIGHT_SLOT_REFUSED = 18,
+    AIO_FLIGHT_FAILED_CALL = 19
 };
 
 enum aio_flight_limit {

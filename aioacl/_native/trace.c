@@ -379,6 +379,14 @@ static void on_slow_call(aio_trace *trace, const aio_flight_record *record) {
     end(trace, record->ns, track, AIO_VALUE_US, record->value);
 }
 
+static void on_failed_call(aio_trace *trace, const aio_flight_record *record) {
+    uint32_t track = track_of(trace, AIO_TRACK_STATES, record->device, 0);
+    instant(trace, record, track, 0, AIO_VALUE_CODE, record->code);
+    if (!trace->failed) {
+        trace->events[trace->event_count - 1].name = function_name(record->value, AIO_FLIGHT_FAILED_CALL);
+    }
+}
+
 static uint32_t open_call(aio_trace *trace, const aio_flight_record *record) {
     uint32_t track = take_lane(trace, AIO_TRACK_CALLS, record->device, 0);
     cell *open = put(trace, key_of(CALL, record->device, record->id));
@@ -515,6 +523,7 @@ static void (*const handlers[])(aio_trace *, const aio_flight_record *) = {
     [AIO_FLIGHT_NO_WAIT] = on_no_wait,
     [AIO_FLIGHT_WAKE] = on_wake,
     [AIO_FLIGHT_SLOW_CALL] = on_slow_call,
+    [AIO_FLIGHT_FAILED_CALL] = on_failed_call,
     [AIO_FLIGHT_SLOT_WANTED] = on_slot_wanted,
     [AIO_FLIGHT_SLOT_TAKEN] = on_slot_taken,
     [AIO_FLIGHT_SLOT_GIVEN] = on_slot_given,

@@ -14,10 +14,10 @@ from aioacl import _digits, simulator
 from aioacl._base import flight_ring
 from aioacl._base.ffi import lib, name_of_function
 from aioacl._base.flight import LAYOUT, decode
-from tests.kit import Waiting, equipped, failing_fill, held_fill, raises, reset_by_other_code, until
+from tests.kit import FAULT, Waiting, equipped, failing_fill, held_fill, raises, reset_by_other_code, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from aioacl._base.flight import FlightRecord
     from tests.kit import OpenDevice
@@ -196,6 +196,47 @@ async def test_slow_call_is_recorded_with_its_function(open_device: OpenDevice) 
             await (await making.outcome()).close()
         slow = [name_of_function(each.code) for each in since() if each.kind == "slow call"]
         assert "aclrtMalloc" in slow
+
+
+def failed_calls(records: Iterable[FlightRecord]) -> list[tuple[str, int]]:
+    return [(name_of_function(each.value), each.code) for each in records if each.kind == "failed call"]
+
+
+@anyio_test
+async def test_calls_of_a_reset_that_fail_are_in_the_records_of_its_report(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        simulator.fail_call("aclrtResetDeviceForce", FAULT, 1)
+        simulator.fail_call("aclrtSetDevice", FAULT, 1)
+        simulator.fail_call("aclrtMalloc", FAULT, 1)  # of the probe
+        since = recorder()
+        report = await device.force_reset()
+        failed = [each for each in since() if each.kind == "failed call" and each.code == FAULT]
+        calls = ["aclrtResetDeviceForce", "aclrtSetDevice", "aclrtMalloc"]
+        assert (report.ok, failed_calls(failed)) == (False, [(call, FAULT) for call in calls])
+        assert {*failed} <= {*report.recent}
+        simulator.clear()
+        await device.force_reset()
+
+
+@anyio_test
+async def test_call_that_makes_something_and_fails_is_recorded(open_device: OpenDevice) -> None:
+    async with open_device() as device:
+        since = recorder()
+        simulator.fail_call("aclrtMalloc", 207001, 10)
+        await raises(aioacl.AclError, device.allocate(1 << 20))
+        assert {*failed_calls(since())} == {("aclrtMalloc", 207001)}
+        simulator.clear()
+
+
+@anyio_test
+async def test_device_that_is_used_and_reset_without_a_failure_has_no_failed_call(
+    open_device: OpenDevice,
+) -> None:
+    since = recorder()
+    async with equipped(open_device) as (device, stream, memory):
+        await stream.fill(memory, 1)
+        await device.force_reset()
+    assert failed_calls(since()) == []
 
 
 @anyio_test

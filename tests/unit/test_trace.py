@@ -19,8 +19,9 @@ import pytest
 import aioacl
 from aioacl import _digits, simulator
 from aioacl._base import flight, flight_ring
+from aioacl._base.ffi import lib, name_of_function
 from aioacl._trace import page, perfetto, recording
-from tests.kit import Waiting, equipped, failing_fill, held_fill, raises, until
+from tests.kit import FAULT, Waiting, equipped, failing_fill, held_fill, raises, until
 from tests.unit.base.test_flight import NUMBERS, file_of
 
 if TYPE_CHECKING:
@@ -244,6 +245,21 @@ def test_states_of_a_device_are_slices_in_that_of_their_generation() -> None:
         ("generation", 9, 12),
         ("OPEN", 9, 12),
     }
+
+
+def test_failed_call_is_shown_beside_the_states_with_its_function_and_code() -> None:
+    names = [name_of_function(index) for index in range(lib.aio_table_size())]
+    function = names.index("aclrtResetDeviceForce")
+    found = decoded(
+        ring_of(
+            ("state", 1, {"id": 1, "code": 3}),
+            ("failed call", 2, {"code": FAULT, "value": function}),
+            ("state", 3, {"id": 1, "code": 4}),
+        )
+    )
+    [failed] = [event for event in found.events if event.type == INSTANT]
+    assert (failed.name, failed.values) == ("aclrtResetDeviceForce", {"code": FAULT})
+    assert found.tracks[failed.track].name == "states"
 
 
 @anyio_test

@@ -73,6 +73,8 @@ def test_recent_returns_at_most_the_count_newest_last() -> None:
         (made("wait ends", code=lib.AIO_WAS_RESET), "after 0 us: a reset ended it"),
         (made("wait ends", code=lib.AIO_LIMIT - 900), r"refused by aioacl \(-2000000900\)"),
         (made("slow call", code=0, value=1200), r"slow call: acl\w+ took 1200 us"),
+        (made("slow call", code=1 << 30), "slow call: function 1073741824 took 0 us"),  # of a damaged file
+        (made("failed call", code=507000, value=0), r"failed call: acl\w+: 507000 \(ACL_ERROR_\w+\)"),
         (made("state", id=4, code=1), "state: OPEN, generation 4"),
         (made("state", id=4, code=3, value=lib.AIO_FOREIGN), r"RESETTING \(foreign reset\), generation 4"),
         (made("state", code=99), "state: state 99, generation 0"),
