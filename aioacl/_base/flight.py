@@ -37,7 +37,7 @@ __all__ = [
     "recent",
 ]
 
-NOWHERE: Final = 0xFFFFFFFF  # in place of the position of what was never enqueued
+NOWHERE: Final = 0xFFFFFFFF  # in place of the position of what was never enqueued, and of an unknown stream
 RECENT: Final = 256
 EVERY_DEVICE: Final = -1
 MODELS_KEPT: Final = 4096
@@ -158,9 +158,15 @@ def _outcome(code: int) -> str:
 
 
 def _entry(record: FlightRecord) -> str:
-    """Names the entry of a stream. What was never enqueued has the last number in place of a position."""
-    where = "no position" if record.position == NOWHERE else f"position {record.position}"
+    """Names the entry of a stream. What was never enqueued has 0 or the last number in place of a position."""
+    where = "no position" if record.position in (0, NOWHERE) else f"position {record.position}"
     return f"stream {record.stream}, {where}"
+
+
+def _fault(record: FlightRecord) -> str:
+    """Names the failed entry, and the stream as log lines do: by the runtime's number."""
+    runtime = "" if record.value == NOWHERE else f" (in log lines: stream {record.value})"
+    return f"fault: {_entry(record)}{runtime}: {_outcome(record.code)}"
 
 
 def _failed(record: FlightRecord) -> str:
@@ -194,7 +200,7 @@ _WORDS: Final[dict[FlightKind, Callable[[FlightRecord], str]]] = {
     "item done": lambda r: (
         f"item done: item {r.position} of batch {r.stream}, after {r.value} us: {_outcome(r.code)}"
     ),
-    "fault": lambda r: f"fault: {_entry(r)}: {_outcome(r.code)}",
+    "fault": _fault,
     "state": lambda r: f"state: {_state(r)}",
     "load": lambda r: f"load: model {r.id}, after {r.value} us: {_outcome(r.code)}",
 }

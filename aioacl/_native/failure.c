@@ -90,7 +90,8 @@ void aio_failure_record(aio_stream *stream, uint64_t from, int32_t code, const c
     if (aio_failure_spoil(stream, &stream->own, from, failure)) {
         failure->position = stream->own.from;
         announce(failure);
-        aio_flight_note(AIO_FLIGHT_FAULT, stream->device, aio_flight_entry(stream, failure->position), code, 0);
+        aio_flight_note(AIO_FLIGHT_FAULT, stream->device, aio_flight_entry(stream, failure->position), code,
+                        (uint32_t)stream->id);
     }
     aio_failure_drop(failure);
 }

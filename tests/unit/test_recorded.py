@@ -90,6 +90,7 @@ async def test_fault_is_recorded_with_its_entry_and_code(open_device: OpenDevice
         error = await raises(aioacl.DeviceFault, failing_fill(stream, memory))
         fault, enqueued = only(since(), "fault"), only(since(), "enqueue")
         assert (fault.id, fault.code) == (enqueued.id, error.code)
+        assert fault.value == stream._core.number >= 0
 
 
 @anyio_test

@@ -67,7 +67,7 @@ def test_recent_returns_at_most_the_count_newest_last() -> None:
     ("record", "words"),
     [
         (made("enqueue", id=(3 << 32) | 9, value=0), r"enqueue: acl\w+ on stream 3, position 9"),
-        (made("enqueue", id=3 << 32, code=207000), r"position 0: 207000 \(ACL_ERROR_\w+\)"),
+        (made("enqueue", id=3 << 32, code=207000), r"no position: 207000 \(ACL_ERROR_\w+\)"),
         (made("copy", id=(1 << 32) | 2, value=64), "copy: 64 bytes on stream 1, position 2"),
         (made("wait ends", id=(1 << 32) | 2, value=31), "wait ends: stream 1, position 2, after 31 us: ok"),
         (made("wait ends", code=lib.AIO_WAS_RESET), "after 0 us: a reset ended it"),
@@ -79,7 +79,11 @@ def test_recent_returns_at_most_the_count_newest_last() -> None:
         (made("state", id=4, code=3, value=lib.AIO_FOREIGN), r"RESETTING \(foreign reset\), generation 4"),
         (made("state", code=99), "state: state 99, generation 0"),
         (made("batch leaves", id=5, code=8, value=120), "batch 5 with 8 rows, after 120 us"),
-        (made("fault", id=(2 << 32) | 1, code=507011), r"fault: stream 2, position 1: 507011 \("),
+        (
+            made("fault", id=(2 << 32) | 1, code=507011, value=9),
+            r"fault: stream 2, position 1 \(in log lines: stream 9\): 507011 \(",
+        ),
+        (made("fault", id=(2 << 32) | 1, code=507011, value=0xFFFFFFFF), r"stream 2, position 1: 507011 \("),
     ],
 )
 def test_record_is_shown_in_words(record: FlightRecord, words: str) -> None:
