@@ -65,6 +65,8 @@ FlightKind = Literal[
     "load",
     "slot refused",
     "failed call",
+    "batch fails",
+    "item gone",
 ]
 
 KINDS: Final[dict[int, FlightKind]] = {
@@ -87,6 +89,8 @@ KINDS: Final[dict[int, FlightKind]] = {
     lib.AIO_FLIGHT_LOAD: "load",
     lib.AIO_FLIGHT_SLOT_REFUSED: "slot refused",
     lib.AIO_FLIGHT_FAILED_CALL: "failed call",
+    lib.AIO_FLIGHT_BATCH_FAILS: "batch fails",
+    lib.AIO_FLIGHT_ITEM_GONE: "item gone",
 }
 
 
@@ -197,6 +201,13 @@ _WORDS: Final[dict[FlightKind, Callable[[FlightRecord], str]]] = {
         f"slot refused: call {r.id} waits no more: {_outcome(r.code) if r.code else 'its caller has gone'}"
     ),
     "batch leaves": lambda r: f"batch leaves: batch {r.id} with {r.code} rows, after {r.value} us",
+    "batch fails": lambda r: (
+        f"batch fails: batch {r.id}: {_outcome(r.code)}; {r.value} items wait to run again"
+    ),
+    "item gone": lambda r: (
+        f"item gone: {'its time is over' if r.code else 'its caller has gone'} after {r.value} us, "
+        f"{'while it ran or waited to run again' if r.id else 'before it ran'}"
+    ),
     "item done": lambda r: (
         f"item done: item {r.position} of batch {r.stream}, after {r.value} us: {_outcome(r.code)}"
     ),

@@ -149,7 +149,13 @@ class BatchItem(ItemBase, Unique):
 
 def expired(item: BatchItem) -> DeviceTimeout:
     """Returns the error of an item whose time is over."""
-    if item._state in (AGAIN, RUNNING):
+    if item._state == AGAIN:
+        return DeviceTimeout(
+            "the item was not done in time: its execution has failed, and it waits to run again",
+            hint="It does not run again: find the failure in the log, or pass a longer timeout=.",
+            started=True,
+        )
+    if item._state == RUNNING:
         return DeviceTimeout(
             "the item was not done in time, and its execution has begun",
             hint="Its result is dropped: pass a longer timeout=.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aioacl._base import ranges
+from aioacl._base import ranges, sync
 from aioacl._base.errors import AclError
 from aioacl._base.ffi import lib
 from aioacl._base.flight import FAILED, flight_items, flight_note
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from aioacl._batches.state import Execution
 
 BATCH_LEAVES: Final[int] = lib.AIO_FLIGHT_BATCH_LEAVES
+BATCH_FAILS: Final[int] = lib.AIO_FLIGHT_BATCH_FAILS
+ITEM_GONE: Final[int] = lib.AIO_FLIGHT_ITEM_GONE
 
 
 def leaves(execution: Execution[BatchItem], device: int) -> None:
@@ -29,6 +31,20 @@ def done(
     execution: Execution[BatchItem], device: int, items: list[BatchItem], error: BaseException | None = None
 ) -> None:
     """Records the items of a batch that have their outcome."""
-    code = (error.code if isinstance(error, AclError) else None) or FAILED
-    flight_items(device, execution.number, items, 0 if error is None else code)
+    flight_items(device, execution.number, items, 0 if error is None else _code_of(error))
     ranges.end(execution.range)
+
+
+def fails(execution: Execution[BatchItem], device: int, again: int, error: BaseException) -> None:
+    """Records a batch that has failed, and how many of its items wait to run again."""
+    flight_note(BATCH_FAILS, device, execution.number, _code_of(error), again)
+
+
+def gone(item: BatchItem, device: int, *, began: bool, expired: bool) -> None:
+    """Records an item whose time is over, or whose caller has gone."""
+    waited = sync.monotonic() - item._turn.born
+    flight_note(ITEM_GONE, device, began, expired, int(waited * 1e6) if waited > 0 else 0)
+
+
+def _code_of(error: BaseException) -> int:
+    return (error.code if isinstance(error, AclError) else None) or FAILED

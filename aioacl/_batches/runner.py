@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioacl._base import sync
 from aioacl._base.errors import AclError, DeviceQuarantined
 from aioacl._base.ffi import Baton, RunnerBase
+from aioacl._base.flight import EVERY_DEVICE
 from aioacl._batches import recording, totals
 from aioacl._batches.core import Core
 from aioacl._batches.failures import (
@@ -39,6 +40,7 @@ from aioacl._batches.interrupts import uninterrupted
 from aioacl._batches.items import AsyncioLoop, Mixed, Ports
 from aioacl._batches.state import Ending
 from aioacl._batches.thread import BatchThread
+from aioacl._batches.waiting import AGAIN, RUNNING
 from aioacl._library.runtime import must_not_be_forked
 from aioacl._wait.job_future import JobFuture
 
@@ -258,6 +260,8 @@ class Runner(RunnerBase):
         if ending in (Ending.DEVICE, Ending.DEVICE_ALONE, Ending.RESET):
             watched.error = without_frames(error)
         over = self.core.ended(execution, ending, monotonic())
+        again = sum(item._state == AGAIN for item in execution.items)
+        recording.fails(execution, watched.index, again, error)
         recording.done(execution, watched.index, over, error)
         self._send_error(over, error)
         self._look(None)
@@ -305,7 +309,11 @@ class Runner(RunnerBase):
 
     def _gone(self, news: tuple[BatchItem, bool]) -> None:
         item, expired = news
-        self.core.cancel(item, expired=expired)
+        began = item._state in (AGAIN, RUNNING)
+        if self.core.cancel(item, expired=expired):
+            indexes = {served.device.index for served in self._served.values()}
+            device = indexes.pop() if len(indexes) == 1 else EVERY_DEVICE
+            recording.gone(item, device, began=began, expired=expired)
         item._call = None  # the caller may use its arrays again
 
     def _look(self, _: None) -> None:

@@ -25,7 +25,9 @@ enum aio_flight_kind {
     AIO_FLIGHT_STATE = 16,
     AIO_FLIGHT_LOAD = 17,
     AIO_FLIGHT_SLOT_REFUSED = 18,
-    AIO_FLIGHT_FAILED_CALL = 19
+    AIO_FLIGHT_FAILED_CALL = 19,
+    AIO_FLIGHT_BATCH_FAILS = 20,
+    AIO_FLIGHT_ITEM_GONE = 21
 };
 
 enum aio_flight_limit {

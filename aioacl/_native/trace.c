@@ -462,6 +462,19 @@ static void on_item_done(aio_trace *trace, const aio_flight_record *record) {
     end(trace, record->ns, track, AIO_VALUE_US, record->value);
 }
 
+static void on_batch_fails(aio_trace *trace, const aio_flight_record *record) {
+    instant(trace, record, track_of(trace, AIO_TRACK_BATCHES, record->device, 0), 0, AIO_VALUE_CODE,
+            record->code);
+}
+
+/* An item that has no outcome: its time is over, or its caller has gone. */
+static void on_item_gone(aio_trace *trace, const aio_flight_record *record) {
+    int64_t born = begin_of(record);
+    uint32_t track = lane_for(trace, AIO_TRACK_ITEMS, record->device, 0, born, record->ns);
+    begin(trace, born, track, AIO_NAME_KINDS + AIO_FLIGHT_ITEM_GONE, 0);
+    end(trace, record->ns, track, AIO_VALUE_US, record->value);
+}
+
 static void on_fault(aio_trace *trace, const aio_flight_record *record) {
     instant(trace, record, track_of(trace, AIO_TRACK_STATES, record->device, 0), flow_of(WAIT, record),
             AIO_VALUE_CODE, record->code);
@@ -530,6 +543,8 @@ static void (*const handlers[])(aio_trace *, const aio_flight_record *) = {
     [AIO_FLIGHT_SLOT_REFUSED] = on_slot_refused,
     [AIO_FLIGHT_BATCH_LEAVES] = on_batch_leaves,
     [AIO_FLIGHT_ITEM_DONE] = on_item_done,
+    [AIO_FLIGHT_BATCH_FAILS] = on_batch_fails,
+    [AIO_FLIGHT_ITEM_GONE] = on_item_gone,
     [AIO_FLIGHT_FAULT] = on_fault,
     [AIO_FLIGHT_STATE] = on_state,
     [AIO_FLIGHT_LOAD] = on_load,

@@ -184,6 +184,62 @@ async def test_items_have_the_batch_in_which_they_ran(open_device: OpenDevice) -
 
 
 @anyio_test
+async def test_batch_that_fails_is_recorded_with_the_items_that_run_again(open_device: OpenDevice) -> None:
+    x = _digits.inputs(_digits.digits().images[0])
+    async with open_device() as device, device.load_model(_digits.MODEL) as model, device.supervise():
+        async with aioacl.open_batcher(model) as infer:
+            since = recorder()
+            with simulator.fault("aclmdlExecuteAsync", nth=1, async_error=FAULT, sticky=FAULT):
+                await infer(x)
+        first, *_ = [each for each in since() if each.kind == "batch leaves"]
+        failed, *_ = [each for each in since() if each.kind == "batch fails"]
+        assert (failed.id, failed.value, failed.device) == (first.id, 1, 0)
+        assert failed.code > 500_000
+        assert failed in device.recent()
+
+
+@anyio_test
+async def test_item_whose_time_is_over_while_it_waits_to_run_again_is_recorded(
+    open_device: OpenDevice,
+) -> None:
+    x = _digits.inputs(_digits.digits().images[0])
+    async with (
+        open_device() as device,
+        device.load_model(_digits.MODEL) as model,
+        device.supervise(),
+        aioacl.open_batcher(model) as infer,
+    ):
+        simulator.fail_call("aclrtResetDeviceForce", FAULT, 1_000)
+        since = recorder()
+        with simulator.fault("aclmdlExecuteAsync", nth=1, async_error=FAULT, sticky=FAULT):
+            error = await raises(aioacl.DeviceTimeout, infer(x, timeout=0.5))
+            await until(lambda: infer.stats().expired == 1)
+        simulator.clear()
+        [gone] = [each for each in device.recent() if each.kind == "item gone" and each in since()]
+        assert (gone.id, gone.code, error.started) == (1, 1, True)
+        assert gone.value >= 500_000
+        assert "its execution has failed, and it waits to run again" in str(error)
+        await until(lambda: device.health.ready)
+
+
+@anyio_test
+async def test_item_of_a_caller_that_goes_away_is_recorded(open_device: OpenDevice) -> None:
+    x = _digits.inputs(_digits.digits().images[0])
+    async with open_device() as device, device.load_model(_digits.MODEL) as model:
+        async with aioacl.open_batcher(model) as infer:
+            simulator.hang_call("aclmdlExecuteAsync")
+            since = recorder()
+            async with anyio.create_task_group() as group:
+                Waiting(group, lambda: infer(x))
+                await until(lambda: simulator.hung("aclmdlExecuteAsync"))
+                group.cancel_scope.cancel()
+            await until(lambda: infer.stats().cancelled == 1)
+            simulator.release_call("aclmdlExecuteAsync")
+        gone = only(since(), "item gone")
+        assert (gone.device, gone.id, gone.code) == (0, 1, 0)
+
+
+@anyio_test
 async def test_slow_call_is_recorded_with_its_function(open_device: OpenDevice) -> None:
     async with open_device() as device:
         since = recorder()
