@@ -328,6 +328,8 @@ _ROWS: Final[tuple[tuple[int, str, Family, Action], ...]] = (
     (545602, "ACL_ERROR_GE_REDEPLOYING", Family.OTHER, "retry"),
 )
 
+EFFECTS: Final = (507899,)  # codes of calls that fail because of an earlier fault
+
 _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "The call succeeded; nothing needs to be done.": (0,),
     "Open a device through aioacl, which initialises ACL, before you call ACL yourself.": (100001,),
@@ -427,7 +429,7 @@ _HINTS: Final[dict[str, tuple[int, ...]]] = {
     "Reset the device and reload its data; replace the card if it happens again.": (507054,),
     "Bring the network link up again, then reset the device.": (507056,),
     "Repair the peer device first, then reset this device.": (507057,),
-    "An earlier fault caused this code, not a lack of memory: find the first error, then reset.": (507899,),
+    "An earlier fault caused this code, not a lack of memory: find the first error, then reset.": EFFECTS,
     "Discard this capture and begin a new one.": (507903,),
     "Check the links and the peers of the collective, then reset the device.": (507904,),
     "Check that the model was built for this chip and CANN release, and that it fits into memory.": (

@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aioacl._base import logs, origin, sync, totals
-from aioacl._base.codes import DEVICE_ACTIONS, lookup
+from aioacl._base.codes import DEVICE_ACTIONS, EFFECTS, lookup
 from aioacl._base.errors import AclWarning, DeviceFault, of_device
 from aioacl._base.ffi import ffi, lib, text_of
 from aioacl._library.detection import detection
@@ -113,6 +113,7 @@ class Failures:
 
     Attributes:
         last_fault: the newest fault of this generation.
+        cause: the first fault of this generation, but not one that is only the effect of another one.
         count: the number of failed tasks since the first open.
         last_task: the newest failed task, as a sentence.
     """
@@ -124,6 +125,7 @@ class Failures:
         self._poisoned = poisoned  # called with the lock held
         self._streams = streams
         self.last_fault: AclError | None = None
+        self.cause: AclError | None = None
         self.count = 0
         self.last_task = ""
 
@@ -203,10 +205,16 @@ class Failures:
         if error.generation != self._admission.generation:
             return False
         self.last_fault = copy.copy(error)
+        if self.cause is None or (self.cause.code in EFFECTS and error.code not in EFFECTS):
+            self.cause = self.last_fault
         if error.action in DEVICE_ACTIONS:
             self._admission.note_unready()
             self._poisoned()
         return True
+
+    def forget_faults(self) -> None:
+        """A new generation begins, to which no fault belongs. Call it with the lock held."""
+        self.last_fault = self.cause = None
 
     def warn_at_close(self) -> None:
         """Emits an AclWarning for each failure of the device's streams that was not collected. Called after the close.

@@ -403,9 +403,7 @@ class Manager:
         """Whether a reset of the device may be made that no caller has asked for. Call it with the lock held."""
         return self.policy.resets and (foreign or self.counts.are_alone)
 
-    def repair(
-        self, grace: float, timeout: float, foreign: bool, *, reason: str, gently: bool
-    ) -> ResetProcedure:
+    def repair(self, grace: float, timeout: float, foreign: bool, *, gently: bool) -> ResetProcedure:
         """Starts the reset of a supervisor. Call it with the lock held, while no procedure runs.
 
         With `gently`, a context of aioacl's own is replaced first, and the device is reset only if that does not help.
@@ -415,7 +413,6 @@ class Manager:
             self,
             grace=grace,
             timeout=timeout,
-            reason=reason,
             scope="context" if own and (gently or not may_reset_device) else "device",
             may_widen=may_reset_device,
             permitted=foreign,

@@ -130,11 +130,8 @@ class Supervisor(Unique):
         return manager.own_context.wanted or manager.may_repair_device(foreign=self._settings.foreign)
 
     def _reset(self, gently: bool) -> float:
-        manager = self._manager
-        fault = manager.failures.last_fault
-        why = "it was quarantined" if fault is None else f"{fault.code} {fault.name}"
         try:
-            self._running = manager.repair(*self._settings, reason=f"supervisor: {why}", gently=gently)
+            self._running = self._manager.repair(*self._settings, gently=gently)
         except AclError:  # no thread could be started
             self._repair.ended(sync.monotonic(), ok=False)
             return 0.0

@@ -33,7 +33,7 @@ class ForeignProcedure(Procedure):
             self._count("foreign", ok=False)
             return
         with self.admission.changed:
-            self.manager.failures.last_fault = None  # the fault belongs to the previous generation
+            self.manager.failures.forget_faults()  # they belong to the previous generation
             self.admission.apply(Trigger.RETAKE)
             self._settle_foreign()
         self._count("foreign", ok=True)

@@ -129,7 +129,7 @@ class OpenProcedure(Procedure):
     def _open(self) -> None:
         admission = self.admission
         with admission.changed:
-            self.manager.failures.last_fault = None
+            self.manager.failures.forget_faults()
             admission.apply(Trigger.OPEN)
             self._settle_foreign()  # the gate was closed until now, so it recorded no foreign reset
         self.manager.maintenance.call(self._prepare, limits.OPEN_SECONDS)

@@ -62,7 +62,7 @@ NOT_RESET: Final = (
     "Only the context of aioacl was replaced, because other code has perhaps set the device: "
     "force_reset(foreign=True) resets the device too"
 )
-SUPERVISOR: Final = "a supervisor"  # who requests its resets
+SUPERVISOR: Final = "a supervisor"  # in a report: it has requested the reset
 
 
 class _Failed(Exception):
@@ -97,7 +97,7 @@ class ResetProcedure(Procedure):
         *,
         grace: float,
         timeout: float,
-        reason: str,
+        reason: str = "",
         by: object,
         scope: Scope = "device",
         may_widen: bool = False,
@@ -205,12 +205,13 @@ class ResetProcedure(Procedure):
 
     def _finish(self, problem: str, stuck: tuple[Stuck, ...]) -> None:
         admission = self.admission
+        self.manager.failures.collect_known()  # the report names the cause of the first effect of a fault
         with admission.changed:
             event = Trigger.FAIL if problem else Trigger.REVIVE
             generation = admission.generation if problem else next_generation(admission.generation)
             self._report = self._make_report(problem, stuck, generation)
             if not problem:
-                self.manager.failures.last_fault = None
+                self.manager.failures.forget_faults()
             admission.apply(event, self._report, problem)
             if not problem:
                 self._settle_foreign()
@@ -225,7 +226,7 @@ class ResetProcedure(Procedure):
             device=self.index,
             ok=not problem,
             generation=generation,
-            reason=self._reason,
+            reason=self._why(),
             requested_by=self._by,
             joined=self.joined,
             scope=self._scope,
@@ -242,6 +243,13 @@ class ResetProcedure(Procedure):
             cann_log=log_of(recent),
             **self._work,
         )
+
+    def _why(self) -> str:
+        """The reason. That of a supervisor is the cause, which may be known only now: its effects may come first."""
+        if self._by != SUPERVISOR:
+            return self._reason
+        cause = self.manager.failures.cause
+        return f"supervisor: {'it was quarantined' if cause is None else f'{cause.code} {cause.name}'}"
 
     def _device_kept(self) -> bool:
         """Whether the runtime was not released: it reports each set-up after a release."""

@@ -154,6 +154,31 @@ async def test_59_failed_device_is_reset(device: aioacl.Device, sticky: int) -> 
     assert device.health.supervisor == "none"
 
 
+async def test_reason_of_a_reset_is_the_cause_also_if_an_effect_was_found_first(
+    device: aioacl.Device,
+) -> None:
+    effect = 507899
+    async with (
+        device.supervise() as supervisor,
+        device.create_stream() as stream,
+        device.allocate(4) as memory,
+    ):
+        simulator.hold(stream)
+        simulator.fail_next(stream, FAULT)
+        ticket = stream.fill(memory, 1)
+        with held_resets(device) as go_on:
+            simulator.fail_call("aclrtMemsetAsync", effect)
+            with pytest.raises(aioacl.DeviceFault):
+                stream.fill(memory, 1)
+            await until(hook_runs)
+            simulator.release(stream)
+            await raises(aioacl.DeviceFault, ticket)
+            go_on.set()
+        await ready(device, supervisor)
+    (report,) = supervisor.reports
+    assert report.reason.startswith(f"supervisor: {FAULT} ")
+
+
 async def test_59_device_that_has_failed_before_the_block_is_reset(device: aioacl.Device) -> None:
     await fail(device)
     assert not device.health.ready
