@@ -47,7 +47,7 @@ class Health:
             of the context then stops the whole context, and `ready` is False until a reset. aioacl looks for this mode
             soon after `health` is read. True until a reset, also if the stream is destroyed. Before CANN 8.5, for
             streams that were made before aioacl has loaded the library, and for streams that are destroyed before
-            aioacl looks, it is known only after such a failure.
+            aioacl looks, it is known only after such a failure. A device that has failed may look like that too.
         device_aborts: how often other code has aborted all work of the device (aclrtDeviceTaskAbort, which
             `torch.npu.stop_device` calls) since aioacl has loaded the library. Awaits of the work raise StreamAborted.
             0 if the library has no aclrtSetDeviceTaskAbortCallback.

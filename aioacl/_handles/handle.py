@@ -18,7 +18,7 @@ from aioacl._base.options import repr_of, whole_of
 from aioacl._base.states import State
 from aioacl._base.unique import Unique
 from aioacl._library.runtime import of_parent
-from aioacl._lifecycle.failures import STOPPED, concerns_device
+from aioacl._lifecycle.failures import concerns_device
 from aioacl._lifecycle.gate import error_of
 from aioacl._wait.internal_call import CleanUp
 from aioacl._wait.workers import clean_up_on
@@ -76,11 +76,11 @@ def error_on(
     error = error_of(code, call, manager.index, generation, text)
     if isinstance(error, DeviceQuarantined):
         error.report = manager.admission.report
-    foreign_stop = manager.failures.stopped_by_other_code(generation)
+    why_stopped = manager.failures.why_stopped(generation)
     if stops is None:
-        stops = foreign_stop or manager.admission.stop_generation == generation
+        stops = bool(why_stopped) or manager.admission.stop_generation == generation
     if error.action == "new_stream" and stops:
-        error = of_device(error, STOPPED if foreign_stop else "")
+        error = of_device(error, why_stopped)
     if concerns_device(error):
         _note_fault(manager, error, reported=reported)
     return error

@@ -33,6 +33,10 @@ STOPPED: Final = (
     "Other code has set STOP mode on a stream of this context, so a failed task has stopped the whole context, and "
     "this work may have run"
 )
+PERHAPS_STOPPED: Final = (
+    "All streams of this context return the code, so either the device has failed, or other code has set STOP mode on "
+    "a stream and a failed task has stopped the whole context. This work may have run"
+)
 LAST: Final = (1 << 64) - 1  # a position after all others
 
 
@@ -146,14 +150,22 @@ class Failures:
             self._report(Failed.read(found))
 
     def stopped_by_other_code(self, generation: int) -> bool:
-        """Whether a failed task has stopped the context, because other code has set STOP mode on one of its streams.
+        """Whether a failed task has stopped the context, although aioacl has not set STOP mode on a stream.
 
-        In a stopped context, each query returns the code of a task. Calls no ACL function.
+        In a stopped context, each query returns the code of a task. The queries of a device that has failed may do so
+        too. Calls no ACL function.
         """
         if self._admission.stop_generation == generation:
             return False  # a stream of aioacl has STOP mode
         code = lib.aio_device_stop_code(self._admission.index, generation)
         return code != 0 and lookup(code).action not in DEVICE_ACTIONS
+
+    def why_stopped(self, generation: int) -> str:
+        """A sentence on a context that is stopped, although aioacl has not set STOP mode; "" if it is not stopped."""
+        if not self.stopped_by_other_code(generation):
+            return ""
+        is_known = lib.aio_device_has_foreign_stop(self._admission.index, generation)
+        return STOPPED if is_known else PERHAPS_STOPPED
 
     def other_code_has_stop(self, generation: int) -> bool:
         """Whether other code is known to have set STOP mode on a stream of the context. Calls no ACL function."""
@@ -163,14 +175,16 @@ class Failures:
     def _report(self, failed: Failed) -> None:
         error = error_of(failed.code, CALL, failed.device, failed.generation, failed.text)
         admission = self._admission
-        foreign_stop = self.stopped_by_other_code(failed.generation)
-        parts = failed.sentence, failed.text, STOPPED if foreign_stop else ""
+        why_stopped = self.why_stopped(failed.generation)
+        parts = failed.sentence, failed.text, why_stopped
         with admission.changed:
             self.count += 1
             self.last_task = failed.sentence
             totals.count("faults_total", failed.device, failed.code, error.action)
-            if failed.stops or error.action in DEVICE_ACTIONS:
-                self.poison(of_device(error, STOPPED if foreign_stop else ""))
+            if failed.stops and error.action not in DEVICE_ACTIONS:
+                error = of_device(error, why_stopped)
+            if error.action in DEVICE_ACTIONS:
+                self.poison(error)
             admission.listeners.tell(
                 "fault",
                 admission.state,

@@ -172,7 +172,7 @@ class Listeners:
             id=self._id,
             generation=event.generation,
             code=code,
-            action=lookup(code).action if code else None,
+            action=error.action if error is not None else lookup(code).action if code else None,
             call=error.call if error is not None and error.call else None,
             duration=sum(report.stages.values()) / 1000 if report is not None else event.seconds or None,
         )

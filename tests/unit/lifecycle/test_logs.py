@@ -93,6 +93,21 @@ async def test_failed_task_is_logged_with_its_code_action_and_call(open_device: 
     assert "ACL_ERROR_RT_AICORE_EXCEPTION" in record.getMessage()
 
 
+async def test_failed_task_that_stops_the_context_is_logged_with_the_action_reset(
+    open_device: OpenDevice,
+) -> None:
+    async with equipped(open_device) as (device, stream, memory):
+        with (
+            logged() as kept,
+            simulator.fault("aclrtMemsetAsync", nth=1, async_error=TASK_FAULT, sticky=TASK_FAULT),
+        ):
+            await raises(aioacl.DeviceFault, stream.fill(memory, 1))
+            await until(lambda: device.health.failed_tasks and kept.named("device"))
+            (record,) = [each for each in kept.named("device") if "position" in each.getMessage()]
+        await device.force_reset(grace=0)
+    assert (record.code, record.action) == (TASK_FAULT, "reset")
+
+
 async def test_quarantine_and_foreign_reset_are_warnings(open_device: OpenDevice) -> None:
     with logged(logging.WARNING) as kept:
         async with open_device() as device:

@@ -563,6 +563,41 @@ async def test_44_close_of_a_device_that_other_code_uses_frees_the_memory_of_ope
     elsewhere("aclrtResetDevice")
 
 
+async def test_failure_blames_only_other_code_if_its_stop_mode_is_known() -> None:
+    async with (
+        aioacl.open_device(0) as device,
+        device.allocate(64) as memory,
+        device.create_stream() as stream,
+    ):
+        stop_by_other_code()
+        await until(lambda: device.health.foreign_stop)
+        simulator.fail_next(stream, TASK_FAULT)
+        with pytest.raises(aioacl.DeviceFault, match=r"\. Other code has set STOP mode on a stream"):
+            await stream.fill(memory, 1)
+        await device.force_reset(grace=0)
+
+
+async def test_device_whose_queries_return_the_code_of_a_task_is_not_taken_for_stop_mode() -> None:
+    async with (
+        aioacl.open_device(0) as device,
+        device.allocate(64) as memory,
+        device.create_stream() as stream,
+    ):
+        events = device.events()
+        with (
+            simulator.fault("aclrtMemsetAsync", nth=1, async_error=TASK_FAULT, sticky=TASK_FAULT),
+            pytest.raises(aioacl.DeviceFault) as caught,
+        ):
+            await stream.fill(memory, 1)
+        assert caught.value.action == "reset"
+        async for event in events:
+            if event.kind == "fault":
+                break
+        for text in (str(caught.value), event.text, device.health.last_fault):
+            assert "either the device has failed, or other code has set STOP mode" in text
+        await device.force_reset(grace=0)
+
+
 async def test_47_foreign_stop_in_the_primary_context_is_noticed_and_ended_by_a_reset() -> None:
     async with aioacl.open_device(0) as device:
         for _ in range(20):
@@ -570,12 +605,12 @@ async def test_47_foreign_stop_in_the_primary_context_is_noticed_and_ended_by_a_
             async with device.allocate(64) as memory, device.create_stream() as stream:
                 events = device.events()
                 simulator.fail_next(stream, TASK_FAULT)
-                with pytest.raises(aioacl.DeviceFault, match="Other code has set STOP mode") as caught:
+                with pytest.raises(aioacl.DeviceFault, match=r"[Oo]ther code has set STOP mode") as caught:
                     await stream.fill(memory, 1)
                 assert caught.value.action == "reset"
                 async for event in events:
                     if event.kind == "fault":
-                        assert "Other code has set STOP mode" in event.text
+                        assert "ther code has set STOP mode" in event.text
                         break
                 assert (device.health.ready, device.health.foreign_stop) == (False, True)
             assert (await device.force_reset(grace=0)).ok
