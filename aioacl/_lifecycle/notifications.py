@@ -160,7 +160,7 @@ class Listeners:
         code = (error.code if error is not None else event.code) or None
         # One line: readers of logs take each line for a record. `report.recent` has the records of the flight recorder.
         details = (
-            event.text
+            " ".join(event.text.split())  # the runtime's texts have several lines
             if report is None
             else "; CANN's own log: ".join(filter(None, (report.summary(), report.cann_log)))
         )

@@ -93,6 +93,18 @@ async def test_failed_task_is_logged_with_its_code_action_and_call(open_device: 
     assert "ACL_ERROR_RT_AICORE_EXCEPTION" in record.getMessage()
 
 
+async def test_fault_with_a_text_of_several_lines_is_logged_in_one_line(open_device: OpenDevice) -> None:
+    effect = 507899  # with a sticky fault, the simulator's texts have several lines
+    async with equipped(open_device) as (device, stream, memory):
+        with logged() as kept, simulator.fault("aclrtMemsetAsync", nth=1, async_error=FAULT, sticky=effect):
+            await raises(aioacl.DeviceFault, stream.fill(memory, 1))
+            await until(lambda: device.health.failed_tasks and kept.named("device"))
+            texts = [record.getMessage() for record in kept.named("device")]
+        await device.force_reset(grace=0)
+    assert any("TraceBack (most recent call last)" in text for text in texts)
+    assert not any("\n" in text for text in texts)
+
+
 async def test_failed_task_that_stops_the_context_is_logged_with_the_action_reset(
     open_device: OpenDevice,
 ) -> None:
