@@ -17,7 +17,8 @@
  * to its batch and to its end.
  *
  * Records may be missing. A slice whose begin is missing is made from its duration, or left out. A slice whose
- * end is missing ends with the trace, and is marked as unfinished.
+ * end is missing ends with the trace, and is marked as unfinished. An execution that a reset has ended has no
+ * record of its end: its slice ends with the generation.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,12 @@ typedef struct {
     uint32_t thread;
 } arrival;
 
+/* The end of a generation of a device. */
+typedef struct {
+    int64_t ns;
+    int device;
+} generation_end;
+
 struct aio_trace {
     cell *cells;
     uint64_t mask;
@@ -61,6 +68,8 @@ struct aio_trace {
     int track_count, track_room, group_count, group_room;
     arrival *arrivals;
     int arrival_count;
+    generation_end *generations;
+    int generation_count, generation_room;
     int64_t in_flight[AIO_DEVICES];
     int state[AIO_DEVICES]; /* a State plus 1; 0: not known */
     int64_t last_ns;
@@ -298,7 +307,9 @@ static void on_enqueue(aio_trace *trace, const aio_flight_record *record) {
 
 static void on_execution_begins(aio_trace *trace, const aio_flight_record *record) {
     uint32_t track = take_lane(trace, AIO_TRACK_MODEL, record->device, record->value);
-    put(trace, key_of(EXECUTION, record->device, record->id))->track = track;
+    cell *open = put(trace, key_of(EXECUTION, record->device, record->id));
+    open->track = track;
+    open->ns = record->ns;
     begin(trace, record->ns, track, AIO_NAME_EXECUTION, flow_of(WAIT, record));
 }
 
@@ -491,6 +502,13 @@ static void begin_state(aio_trace *trace, const aio_flight_record *record, uint3
     begin(trace, record->ns, track, AIO_NAME_STATES + record->code, 0);
 }
 
+static void end_generation(aio_trace *trace, const aio_flight_record *record) {
+    if (grow(trace, (void **)&trace->generations, sizeof *trace->generations, trace->generation_count,
+             &trace->generation_room)) {
+        trace->generations[trace->generation_count++] = (generation_end){record->ns, record->device};
+    }
+}
+
 /* A slice for each generation, from OPEN to CLOSED or to the next OPEN, and in it one for each state. */
 static void on_state(aio_trace *trace, const aio_flight_record *record) {
     uint32_t track = track_of(trace, AIO_TRACK_STATES, record->device, 0);
@@ -501,6 +519,9 @@ static void on_state(aio_trace *trace, const aio_flight_record *record) {
     }
     for (int slices = *state ? 1 + ends : 0; slices; slices--) {
         end(trace, record->ns, track, AIO_VALUE_NONE, 0);
+    }
+    if (ends) {
+        end_generation(trace, record);
     }
     if (!over) {
         begin_state(trace, record, track, !*state || ends);
@@ -556,11 +577,25 @@ enum { HANDLERS = sizeof handlers / sizeof *handlers };
 
 /* --- the trace ------------------------------------------------------------------------------------------- */
 
+static void end_execution(aio_trace *trace, const cell *open) {
+    const aio_trace_track *track = &trace->tracks[open->track];
+    for (int index = 0; index < trace->generation_count && !trace->failed; index++) {
+        const generation_end *each = &trace->generations[index];
+        if (each->device == track->device && each->ns >= open->ns) {
+            end(trace, each->ns, open->track, AIO_VALUE_CODE, AIO_WAS_RESET);
+            return;
+        }
+    }
+    end(trace, trace->last_ns, open->track, AIO_VALUE_UNFINISHED, 1);
+}
+
 /* Ends the slices that have not ended: a call that waits for a slot has two. */
 static void end_all(aio_trace *trace) {
     for (uint64_t at = 0; at <= trace->mask; at++) {
         int what = (int)(trace->cells[at].key >> 60);
-        if (what == WAIT || what == EXECUTION || what == CALL || what == WANTED) {
+        if (what == EXECUTION && trace->tracks) {
+            end_execution(trace, &trace->cells[at]);
+        } else if (what == WAIT || what == CALL || what == WANTED) {
             end(trace, trace->last_ns, trace->cells[at].track, AIO_VALUE_UNFINISHED, 1);
         }
     }
@@ -608,6 +643,7 @@ void aio_trace_free(aio_trace *trace) {
     free(trace->lanes);
     free(trace->groups);
     free(trace->arrivals);
+    free(trace->generations);
     free(trace);
 }
 

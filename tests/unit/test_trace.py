@@ -322,6 +322,24 @@ def test_await_whose_begin_is_missing_is_made_from_its_duration() -> None:
     assert found.track_names()["awaits (begin not recorded, or done at once)"] == 1
 
 
+def test_execution_that_a_reset_has_ended_ends_with_its_generation() -> None:
+    found = decoded(
+        ring_of(
+            ("state", 1, {"id": 1, "code": 1}),
+            ("execution begins", 2, {"id": (1 << 32) | 1, "value": 7}),
+            ("state", 3, {"id": 1, "code": 3}),
+            ("state", 4, {"id": 1, "code": 1, "device": 1}),
+            ("state", 5, {"id": 2, "code": 1}),
+            ("execution begins", 6, {"id": (2 << 32) | 1, "value": 7}),
+            ("wake", 9, {"value": 1}),
+        )
+    )
+    assert [(begin.at, end.at, end.values) for begin, end in found.named("execution")] == [
+        (2000, 5000, {"code": lib.AIO_WAS_RESET}),
+        (6000, 9000, {"unfinished": 1}),
+    ]
+
+
 def test_call_whose_wait_for_a_slot_ends_has_an_end() -> None:
     found = decoded(
         ring_of(
