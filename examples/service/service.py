@@ -66,6 +66,8 @@ state = State()
 @asynccontextmanager
 async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
     """Opens the device and the batcher. The end closes them in the reverse order."""
+    # Without a handler, the states, resets and faults of the device would be in no log.
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     async with (
         aioacl.open_device(0) as state.device,
         state.device.supervise(),

@@ -501,6 +501,7 @@ def test_sigterm_fails_the_readiness_probe_first_and_then_ends_the_service(
     _, errors = started.communicate(timeout=PATIENCE)
     assert started.returncode in (0, -signal.SIGTERM)
     assert "Application shutdown complete" in errors
+    assert "INFO aioacl.device: device 0 opened" in errors  # the log of a service that was started as its README says
     assert "Traceback" not in errors
 
 
