@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import contextmanager, suppress
 from functools import partial
 from io import BytesIO
@@ -28,6 +28,8 @@ import aioacl
 from aioacl import simulator
 from aioacl._base.paths import DATA
 from tests.kit import FAULT, TASK_FAULT, Raised, until_now
+from tests.unit.test_trace import Decoded
+from tests.unit.test_trace_device_time import AHEAD_SECONDS, ERROR, device_slices, virtual_clock
 
 np = pytest.importorskip("numpy")
 pytest.importorskip("onnxruntime", reason="models need onnxruntime: pip install 'aioacl[onnx]'")
@@ -333,6 +335,55 @@ def test_reset_from_another_host_is_possible_if_the_operator_allows_it(
         assert answer.status == 200
 
 
+# --- a trace ----------------------------------------------------------------------------------------------------------
+
+
+def test_trace_of_the_service_has_all_its_work_with_arrows_and_true_times_of_the_device(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The clock of the device is ahead, and a reset comes between the requests."""
+    path, brackets = tmp_path / "run.pftrace", list[tuple[int, int]]()
+    with virtual_clock():
+        simulator.advance_clock(AHEAD_SECONDS)
+    with (
+        aioacl.trace(path, html=tmp_path / "run.html", device_time=True),
+        served(monkeypatch, TOKEN) as (client, _),
+    ):
+        for number in range(12):
+            if number == 6:
+                assert client("POST", "/admin/reset", authorization=f"Bearer {TOKEN}").status == 200
+            before = time.monotonic_ns()
+            assert client.classify(IMAGES[:1].tobytes()).status == 200
+            brackets.append((before, time.monotonic_ns()))
+    found = Decoded(path.read_bytes())
+    assert not [begin.name for begin, end in found.slices() if "unfinished" in end.values]
+    linked, alone = found.arrows()
+    assert (len(linked) >= len(brackets), alone) == (True, [])
+    chains: defaultdict[int, list[str]] = defaultdict(list)
+    for event in found.events:
+        for flow in event.flows:
+            chains[flow].append(event.name)
+    items = [chain for chain in chains.values() if "item done" in chain]
+    assert items == [["item", "item", "item done"]] * len(brackets)  # the item, its batch, its end
+    assert len(found.named("generation")) == 2
+    assert {begin.name for begin, _ in found.slices()} >= {"DRAINING", "RESETTING", "OPEN", "load"}
+    executions = [pair for pair in device_slices(found) if pair[0].name == EXECUTE]
+    assert all(end.values[ERROR] < AHEAD_SECONDS * 1e6 for _, end in executions)  # a thousandth of the offset
+    seen = {flow: end.at for begin, end in found.named("execution") for flow in begin.flows}
+    assert all(end.at <= seen[flow] + end.values[ERROR] for begin, end in executions for flow in begin.flows)
+    for before, after in brackets[6:]:  # the reset may have come before the times of the others were read
+        assert [
+            begin
+            for begin, end in executions
+            if before - end.values[ERROR] <= begin.at <= end.at <= after + end.values[ERROR]
+        ]
+    shown = json.loads(
+        (tmp_path / "run.html").read_text().partition('id="data">')[2].partition("</script>")[0]
+    )
+    names = {shown["names"][str(each[1])] for each in shown["slices"]}
+    assert names >= {"await", "execution", "item", "RESETTING", EXECUTE}
+
+
 # --- load -------------------------------------------------------------------------------------------------------------
 
 ALLOWED: Final = {200, 500, 503, 504}
@@ -501,7 +552,9 @@ def test_sigterm_fails_the_readiness_probe_first_and_then_ends_the_service(
     _, errors = started.communicate(timeout=PATIENCE)
     assert started.returncode in (0, -signal.SIGTERM)
     assert "Application shutdown complete" in errors
-    assert "INFO aioacl.device: device 0 opened" in errors  # the log of a service that was started as its README says
+    assert (
+        "INFO aioacl.device: device 0 opened" in errors
+    )  # the log of a service that was started as its README says
     assert "Traceback" not in errors
 
 
