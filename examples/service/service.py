@@ -151,14 +151,18 @@ async def classify(request: Request) -> Response:
 app.add_route("/classify", classify, methods=["POST"])
 
 
-async def body_of(request: Request) -> bytes:
+async def body_of(request: Request) -> bytearray:
     """Reads the body, but not more than MOST_BYTES."""
-    body = bytearray()
-    async for part in request.stream():
-        body += part
+    body, more = bytearray(), True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise Refused(GONE, "the client has gone away")
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
         if len(body) > MOST_BYTES:
             raise Refused(413, f"the body has more than {MOST_BYTES} bytes")
-    return bytes(body)
+    return body
 
 
 async def scores(request: Request, rows: Any) -> Any:
@@ -236,7 +240,7 @@ async def watch_old() -> None:
 # --- formats ----------------------------------------------------------------------------------------------------------
 
 
-def from_raw(body: bytes) -> Any:
+def from_raw(body: bytes | bytearray) -> Any:
     """Reads float32 numbers, little-endian, 64 for each row."""
     return np.frombuffer(body, "<f4").reshape(-1, PIXELS)
 
@@ -246,7 +250,7 @@ def to_raw(digits: Any) -> Response:
     return Response(digits.tobytes(), media_type="application/octet-stream")
 
 
-def from_npy(body: bytes) -> Any:
+def from_npy(body: bytes | bytearray) -> Any:
     """Reads a .npy file. np.load would allocate what the header claims, before it reads."""
     file = BytesIO(body)
     if np.lib.format.read_magic(file) != (1, 0):
@@ -264,7 +268,7 @@ def to_npy(digits: Any) -> Response:
     return Response(file.getvalue(), media_type="application/x-npy")
 
 
-def from_json(body: bytes) -> Any:
+def from_json(body: bytes | bytearray) -> Any:
     """Reads an object with a list of rows."""
     try:
         return np.asarray(json.loads(body)["rows"], np.float32)
@@ -277,7 +281,7 @@ def to_json(digits: Any) -> Response:
     return JSONResponse({"digits": digits.tolist()})
 
 
-FORMATS: Final[dict[str, tuple[Callable[[bytes], Any], Callable[[Any], Response]]]] = {
+FORMATS: Final[dict[str, tuple[Callable[[bytes | bytearray], Any], Callable[[Any], Response]]]] = {
     "application/octet-stream": (from_raw, to_raw),
     "application/x-npy": (from_npy, to_npy),
     "application/json": (from_json, to_json),

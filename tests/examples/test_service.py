@@ -244,6 +244,29 @@ def test_item_of_a_client_that_goes_away_never_runs(monkeypatch: pytest.MonkeyPa
         assert client.classify(body).status == 200
 
 
+def test_client_that_goes_away_inside_its_body_ends_its_request_without_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with served(monkeypatch) as (client, module):
+        read, statuses = module.body_of, list[int]()
+
+        async def body_of(request: Any) -> Any:
+            try:
+                return await read(request)
+            except module.Refused as refused:
+                statuses.append(refused.status)
+                raise
+
+        module.body_of = body_of
+        connection = socket.create_connection((HOST, client.port))
+        head = f"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: {RAW}\r\nContent-Length: 256\r\n\r\n"
+        connection.sendall(head.encode() + bytes(100))
+        connection.close()
+        assert until_now(lambda: statuses == [module.GONE], PATIENCE)
+        assert client.classify(IMAGES[:1].tobytes()).status == 200
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
 # --- probes and metrics -----------------------------------------------------------------------------------------------
 
 
