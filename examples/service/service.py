@@ -52,7 +52,8 @@ class State:
 
     device: aioacl.Device
     infer: aioacl.Batcher
-    waiting: "set[Waiting]"
+    waiting: dict[asyncio.Task[Any], Request]  # the tasks of the requests whose items have not ended
+    watching: dict[asyncio.Task[Any], asyncio.Task[None]]  # the tasks that watch their connections
     stopping = False
     last_reset = -RESET_SECONDS
 
@@ -74,7 +75,7 @@ async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         state.device.load_model(MODEL, warm_up=True) as model,
         aioacl.open_batcher(model, limit=MOST_WAITING) as state.infer,
     ):
-        state.stopping, state.waiting = False, set()
+        state.stopping, state.waiting, state.watching = False, {}, {}
         watching = asyncio.create_task(watch_old())
         restore = stop_gently()
         gc.collect()
@@ -135,16 +136,17 @@ async def answer_refused(_: Request, refused: Exception) -> Response:
 
 async def classify(request: Request) -> Response:
     """Returns the digit of each row, in the format of the request."""
-    kind = request.headers.get("content-type", "").partition(";")[0]
+    headers = dict(request.scope["headers"])  # their names are in lower case; quicker than request.headers
+    kind = headers.get(b"content-type", b"").partition(b";")[0]
     if kind not in FORMATS:
-        raise Refused(415, f"the Content-Type must be one of {', '.join(FORMATS)}")
+        raise Refused(415, f"the Content-Type must be one of {b', '.join(FORMATS).decode()}")
     read, write = FORMATS[kind]
     try:
         rows = read(await body_of(request))
     except ValueError as error:
-        raise Refused(400, f"the body is not in the format {kind}") from error
-    digits = (await scores(request, rows)).argmax(1).astype(np.uint8)
-    return write(digits)
+        raise Refused(400, f"the body is not in the format {kind.decode()}") from error
+    scores = await result_of(request, item_of(rows, headers.get(b"x-tenant")))
+    return write(scores.argmax(1).tolist())
 
 
 # A plain route: FastAPI's own routes also look for parameters and dependencies in each request.
@@ -165,18 +167,34 @@ async def body_of(request: Request) -> bytearray:
     return body
 
 
-async def scores(request: Request, rows: Any) -> Any:
-    """Runs the model. The tenant of a request is a key of the batcher, so that tenants take turns."""
+def item_of(rows: Any, tenant: bytes | None) -> aioacl.BatchItem:
+    """Returns the item of a request. The tenant is a key of the batcher, so that tenants take turns."""
     try:
-        item = state.infer(rows, key=request.headers.get("x-tenant"), wait=False, timeout=ITEM_SECONDS)
+        return state.infer(rows, key=tenant, wait=False, timeout=ITEM_SECONDS)
     except aioacl.ParameterError as error:
         if state.stopping:
             raise Refused(503, "the service is stopping", 1) from error
         raise Refused(400, error.message) from error  # only describes the arguments
+
+
+async def result_of(request: Request, item: aioacl.BatchItem) -> Any:
+    """Awaits the item. If the client goes away, the item is cancelled, and does not run if it has not begun."""
+    task = asyncio.current_task()
+    assert task is not None
+    state.waiting[task] = request
     try:
-        return await unless_gone(request, item)
+        return await item
     except aioacl.AclError as error:
         raise refusal_of(error) from error
+    except asyncio.CancelledError:
+        if task not in state.watching or not state.watching[task].done():
+            raise
+        task.uncancel()
+        raise Refused(GONE, "the client has gone away") from None
+    finally:
+        del state.waiting[task]
+        if task in state.watching:
+            state.watching.pop(task).cancel()
 
 
 def refusal_of(error: aioacl.AclError) -> Refused:
@@ -191,50 +209,21 @@ def refusal_of(error: aioacl.AclError) -> Refused:
     return Refused(503, "the device is not available", 1)
 
 
-class Waiting:
-    """A request that waits for its item."""
-
-    def __init__(self, request: Request, task: asyncio.Task[Any]) -> None:
-        self.request = request
-        self.task = task
-        self.is_old = self.gone = False
-        self.watching: asyncio.Task[None] | None = None
-
-    async def watch(self) -> None:
-        """Cancels the task of the request when the client goes away."""
-        while (await self.request.receive())["type"] != "http.disconnect":
-            pass
-        self.gone = True
-        self.task.cancel()
-
-
-async def unless_gone(request: Request, item: aioacl.BatchItem) -> Any:
-    """Awaits the item. If the client goes away, the item is cancelled, and does not run if it has not begun."""
-    task = asyncio.current_task()
-    assert task is not None
-    waiting = Waiting(request, task)
-    state.waiting.add(waiting)
-    try:
-        return await item
-    except asyncio.CancelledError:
-        if waiting.gone:
-            task.uncancel()
-            raise Refused(GONE, "the client has gone away") from None
-        raise
-    finally:
-        state.waiting.discard(waiting)
-        if waiting.watching is not None:
-            waiting.watching.cancel()
-
-
 async def watch_old() -> None:
     """Watches the connections of requests that wait for longer than WATCH_SECONDS. Most requests end sooner."""
+    old: set[asyncio.Task[Any]] = set()
     while True:
         await asyncio.sleep(WATCH_SECONDS)
-        for waiting in state.waiting:
-            if waiting.is_old and waiting.watching is None:
-                waiting.watching = asyncio.create_task(waiting.watch())
-            waiting.is_old = True
+        for task in old & (state.waiting.keys() - state.watching.keys()):
+            state.watching[task] = asyncio.create_task(cancel_if_gone(task, state.waiting[task]))
+        old = set(state.waiting)
+
+
+async def cancel_if_gone(task: asyncio.Task[Any], request: Request) -> None:
+    """Cancels the task of the request when the client goes away."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    task.cancel()
 
 
 # --- formats ----------------------------------------------------------------------------------------------------------
@@ -245,9 +234,9 @@ def from_raw(body: bytes | bytearray) -> Any:
     return np.frombuffer(body, "<f4").reshape(-1, PIXELS)
 
 
-def to_raw(digits: Any) -> Response:
+def to_raw(digits: list[int]) -> Response:
     """Writes a byte for each row."""
-    return Response(digits.tobytes(), media_type="application/octet-stream")
+    return Response(bytes(digits), media_type="application/octet-stream")
 
 
 def from_npy(body: bytes | bytearray) -> Any:
@@ -261,10 +250,10 @@ def from_npy(body: bytes | bytearray) -> Any:
     return np.frombuffer(body, dtype, offset=file.tell()).reshape(shape)
 
 
-def to_npy(digits: Any) -> Response:
+def to_npy(digits: list[int]) -> Response:
     """Writes a .npy file."""
     file = BytesIO()
-    np.save(file, digits, allow_pickle=False)
+    np.save(file, np.array(digits, np.uint8), allow_pickle=False)
     return Response(file.getvalue(), media_type="application/x-npy")
 
 
@@ -276,15 +265,15 @@ def from_json(body: bytes | bytearray) -> Any:
         raise ValueError('expected an object with "rows"') from error
 
 
-def to_json(digits: Any) -> Response:
+def to_json(digits: list[int]) -> Response:
     """Writes an object with a list of digits."""
-    return JSONResponse({"digits": digits.tolist()})
+    return JSONResponse({"digits": digits})
 
 
-FORMATS: Final[dict[str, tuple[Callable[[bytes | bytearray], Any], Callable[[Any], Response]]]] = {
-    "application/octet-stream": (from_raw, to_raw),
-    "application/x-npy": (from_npy, to_npy),
-    "application/json": (from_json, to_json),
+FORMATS: Final[dict[bytes, tuple[Callable[[bytes | bytearray], Any], Callable[[list[int]], Response]]]] = {
+    b"application/octet-stream": (from_raw, to_raw),
+    b"application/x-npy": (from_npy, to_npy),
+    b"application/json": (from_json, to_json),
 }
 
 
