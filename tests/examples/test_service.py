@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import http.client
 import importlib.util
 import json
@@ -579,6 +580,15 @@ def test_sigterm_fails_the_readiness_probe_first_and_then_ends_the_service(
         "INFO aioacl.device: device 0 opened" in errors
     )  # the log of a service that was started as its README says
     assert "Traceback" not in errors
+
+
+def test_end_of_the_service_restores_the_threshold_of_the_garbage_collector(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = gc.get_threshold()
+    with served(monkeypatch) as (_, module):
+        assert gc.get_threshold() == (module.NEW_OBJECTS, *before[1:])
+    assert gc.get_threshold() == before
 
 
 def test_readme_of_the_service_names_what_the_program_reads() -> None:
