@@ -44,12 +44,14 @@ MODEL_CALLERS: Final = (64, 256)
 ITEMS: Final = 20480
 QUICK_ITEMS: Final = 4096
 MODEL_ITEMS: Final = 5120  # fewer take so little time that other threads of the process decide the figure
-LONE_ITEMS: Final = 1200
+LONE_ITEMS: Final = 200  # few, so that what another process does concerns few of the samples
+LONE_REPEATS: Final = 100
 GEARS: Final = (1, 2, 4, 8, 16, 32)
 CPU: Final = "CPU per item"
 OURS: Final = "batcher"
 FLOOR: Final = "floor"
 HAND: Final = "queue by hand"
+NOTHING: Final = "floor of nothing"
 UNBATCHED: Final = "await model(x)"
 IMAGE: Final = (3, 224, 224)  # 602 KB
 EXECUTION_MS: Final = 5
@@ -160,11 +162,12 @@ def _nothing_rows(session: Session) -> list[Row]:
 # --- the digits model ---------------------------------------------------------------------------------------------
 
 
-async def _model_samples(session: Session, callers: int, ways: Mapping[str, Infer]) -> dict[str, list[float]]:
-    x, items = _digits.inputs(_digits.digits().images[:1]), LONE_ITEMS if callers == 1 else MODEL_ITEMS
-    items = items // 4 if session.quick else items
+async def _model_samples(
+    session: Session, callers: int, ways: Mapping[str, Infer], items: int, repeats: int
+) -> dict[str, list[float]]:
+    x = _digits.inputs(_digits.digits().images[:1])
     found: dict[str, list[float]] = {name: [] for name in ways}
-    for repeat in range(session.repeats(9) + 1):
+    for repeat in range(session.repeats(repeats) + 1):
         for name, infer in ways.items():
             with no_collections():
                 cpu = (await _load(infer, x, callers, items)).cpu
@@ -186,17 +189,30 @@ async def _model_rows(session: Session) -> list[Row]:
     ):
         ways: dict[str, Infer] = {UNBATCHED: model, OURS: infer, FLOOR: least, HAND: hand}
         for callers in MODEL_CALLERS:
-            cpu = await _model_samples(session, callers, ways)
+            items = MODEL_ITEMS // 4 if session.quick else MODEL_ITEMS
+            cpu = await _model_samples(session, callers, ways, items, 9)
             what = f"digits, {callers} callers: times less CPU than {UNBATCHED}"
             for name in (OURS, FLOOR, HAND):
                 rows.append(ratio_row(NAME, f"{what}, {name}", "", cpu[UNBATCHED], cpu[name]))
             rows.append(ratio_row(NAME, what, FLOOR, cpu[FLOOR], cpu[OURS]))
-        cpu = await _model_samples(session, 1, {**ways, "nothing": nothing})
-        added = [ours - alone for ours, alone in zip(cpu[OURS], cpu[UNBATCHED], strict=True)]
-        rows.append(
-            ratio_row(NAME, f"1 caller: CPU added to {UNBATCHED}", "floor of nothing", added, cpu["nothing"])
-        )
+        del ways[HAND]
+        cpu = await _model_samples(session, 1, {**ways, NOTHING: nothing}, LONE_ITEMS, LONE_REPEATS)
+        rows += _lone_rows(cpu)
     return rows
+
+
+def _lone_rows(cpu: Mapping[str, list[float]]) -> list[Row]:
+    """The processor time that the batcher, and the floor in its place, add to a lone request."""
+    alone = cpu[UNBATCHED]
+    added = {
+        name: [each - without for each, without in zip(cpu[name], alone, strict=True)]
+        for name in (OURS, FLOOR)
+    }
+    what = f"1 caller: CPU added to {UNBATCHED}"
+    return [
+        ratio_row(NAME, what, NOTHING, added[OURS], cpu[NOTHING]),
+        ratio_row(NAME, f"{what} by the floor", NOTHING, added[FLOOR], cpu[NOTHING]),
+    ]
 
 
 # --- large items, and two devices ---------------------------------------------------------------------------------
