@@ -443,6 +443,9 @@ def bind_items(item: type[ItemBase], turn: type[TurnBase], ended: object, not_ye
 def flight_note(kind: int, device: int, id: int, code: int, value: int, /) -> None:
     """Adds a record to the flight recorder; a negative device means none."""
 
+def flight_batch(device: int, rows: int, items: list[Any], began: float, /) -> int:
+    """Adds a record of a batch that begins. Returns the number of the batch."""
+
 def flight_items(device: int, batch: int, items: list[Any], code: int, /) -> None:
     """Adds a record for each item of a batch that has its outcome."""
 

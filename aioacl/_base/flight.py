@@ -13,7 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, Literal
 
 from aioacl._base.codes import lookup
-from aioacl._base.ffi import ffi, flight_items, flight_note, lib, name_of_function
+from aioacl._base.ffi import ffi, flight_batch, flight_items, flight_note, lib, name_of_function
 from aioacl._base.states import State
 from aioacl._base.unique import record
 
@@ -28,6 +28,7 @@ __all__ = [
     "FlightKind",
     "FlightRecord",
     "decode",
+    "flight_batch",
     "flight_items",
     "flight_note",
     "lines",

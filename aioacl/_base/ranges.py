@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 LIBRARY: Final = "libms_tools_ext.so"
-_opened: Final[list[str]] = []
+opened: Final[list[str]] = []  # the path of the library, if there is one
 
 
 def offer(path: str) -> None:
     """Uses the library at this path for ranges, unless one is used already or it has no ranges."""
-    if not _opened and lib.aio_ranges_open(os.fsencode(path)):
-        _opened.append(path)
+    if not opened and lib.aio_ranges_open(os.fsencode(path)):
+        opened.append(path)
 
 
 def begin(text: str) -> int:
     """Begins a range, and returns its number; 0 if there is no library or no profiler. `text` must be ASCII."""
-    return int(lib.aio_range_start(text.encode())) if _opened else 0
+    return int(lib.aio_range_start(text.encode())) if opened else 0
 
 
 def end(number: int) -> None:

@@ -7,24 +7,21 @@ from typing import TYPE_CHECKING, Final
 from aioacl._base import ranges, sync
 from aioacl._base.errors import AclError
 from aioacl._base.ffi import lib
-from aioacl._base.flight import FAILED, flight_items, flight_note
+from aioacl._base.flight import FAILED, flight_batch, flight_items, flight_note
 
 if TYPE_CHECKING:
     from aioacl._batches.items import BatchItem
     from aioacl._batches.state import Execution
 
-BATCH_LEAVES: Final[int] = lib.AIO_FLIGHT_BATCH_LEAVES
 BATCH_FAILS: Final[int] = lib.AIO_FLIGHT_BATCH_FAILS
 ITEM_GONE: Final[int] = lib.AIO_FLIGHT_ITEM_GONE
 
 
 def leaves(execution: Execution[BatchItem], device: int) -> None:
     """Records a batch that begins, and how long its first item has waited."""
-    items = execution.items
-    waited = execution.began - items[0]._turn.born if items else 0.0
-    waited_us = int(waited * 1e6) if waited > 0 else 0
-    flight_note(BATCH_LEAVES, device, execution.number, execution.rows, waited_us)
-    execution.range = ranges.begin(f"aioacl batch: {execution.rows} rows")
+    execution.number = flight_batch(device, execution.rows, execution.items, execution.began)
+    if ranges.opened:
+        execution.range = ranges.begin(f"aioacl batch: {execution.rows} rows")
 
 
 def done(
@@ -32,7 +29,8 @@ def done(
 ) -> None:
     """Records the items of a batch that have their outcome."""
     flight_items(device, execution.number, items, 0 if error is None else _code_of(error))
-    ranges.end(execution.range)
+    if execution.range:
+        ranges.end(execution.range)
 
 
 def fails(execution: Execution[BatchItem], device: int, again: int, error: BaseException) -> None:

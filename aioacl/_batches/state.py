@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
@@ -146,7 +145,7 @@ class Execution(Generic[I]):
         alone: whether its item is a suspect, which runs alone.
         division: the divided batch to which it belongs, if any.
         generation: the generation of the device when it began.
-        number: its number in the flight recorder.
+        number: its number in the flight recorder; 0 before it has begun.
         range: its range of mstx; 0 for none.
         was_alone: of a suspect, the function of its executor that returns whether it was alone on the device.
     """
@@ -163,7 +162,6 @@ class Execution(Generic[I]):
         "rows",
         "was_alone",
     )
-    _numbers = itertools.count(1)
 
     def __init__(self, model: ModelState[I], items: list[I], rows: int, began: float) -> None:
         self.model = model
@@ -173,7 +171,7 @@ class Execution(Generic[I]):
         self.alone = False
         self.division: Division | None = None
         self.generation = model.device.generation
-        self.number = next(self._numbers)
+        self.number = 0
         self.range = 0
         self.was_alone: Callable[[], bool] | None = None
 

@@ -1,4 +1,4 @@
-/* Records of Python code in the flight recorder: `flight_note`, and `flight_items` for the items of a batch. */
+/* Records of Python code in the flight recorder: `flight_note`, and those of the batches of a batcher. */
 #include "batches.h"
 
 enum { FIELDS = 5 };
@@ -24,6 +24,25 @@ static double born_of(PyObject *item) {
     return turn != NULL && PyObject_TypeCheck(turn, turn_type) ? ((turn_object *)turn)->born : 0;
 }
 
+/* flight_batch(device, rows, items, began): records a batch that begins, and how long its first item has
+ * waited. Returns its number, which no other batch has. */
+static PyObject *flight_batch(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count) {
+    static uint64_t batches;
+    if (count != 4 || !PyList_Check(given[2])) {
+        return PyErr_Format(PyExc_TypeError, "expected a device, rows, a list of items and a time");
+    }
+    long device = PyLong_AsLong(given[0]), rows = PyLong_AsLong(given[1]);
+    double began = PyFloat_AsDouble(given[3]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    double waited = PyList_Size(given[2]) > 0 ? began - born_of(PyList_GetItem(given[2], 0)) : 0;
+    batches++;
+    aio_flight_note(AIO_FLIGHT_BATCH_LEAVES, (int)device, batches, (int32_t)rows,
+                    waited > 0 ? (uint64_t)(waited * 1e6) : 0);
+    return PyLong_FromUnsignedLongLong(batches);
+}
+
 /* flight_items(device, batch, items, code): records the end of each item of a list. */
 static PyObject *flight_items(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count) {
     if (count != 4 || !PyList_Check(given[2])) {
@@ -46,6 +65,7 @@ static PyObject *flight_items(PyObject *Py_UNUSED(module), PyObject *const *give
 static PyMethodDef functions[] = {
     /* The casts are due to the API: the flags say which type the function has. */
     {"flight_note", (PyCFunction)(void (*)(void))flight_note, METH_FASTCALL, NULL},
+    {"flight_batch", (PyCFunction)(void (*)(void))flight_batch, METH_FASTCALL, NULL},
     {"flight_items", (PyCFunction)(void (*)(void))flight_items, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

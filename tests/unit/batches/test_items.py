@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioacl import ParameterError
-from aioacl._base.ffi import LoopBase, TurnBase, bind_items, deliver, flight_items, move_items, new_item
+from aioacl._base.ffi import (
+    LoopBase,
+    TurnBase,
+    bind_items,
+    deliver,
+    flight_batch,
+    flight_items,
+    move_items,
+    new_item,
+)
 from aioacl._batches.items import BatchItem
 from aioacl._batches.waiting import OVER, RUNNING, WAITING
 from tests.kit import until
@@ -225,6 +234,8 @@ def test_calls_of_c_with_wrong_arguments_are_refused() -> None:
             lambda: new_item(runner, lambda _: 3, 1),  # type: ignore[arg-type,return-value]  # on purpose
             lambda: new_item(runner, lambda _: (1, "x", 3), 1),  # type: ignore[arg-type,return-value]  # on purpose
             lambda: deliver([infer(1)], [], False),
+            lambda: flight_batch(0, 1, (), 0.0),  # type: ignore[arg-type]  # on purpose
+            lambda: flight_batch(0, 1, [], "x"),  # type: ignore[arg-type]  # on purpose
             lambda: flight_items(0, 1, (), 0),  # type: ignore[arg-type]  # on purpose
             lambda: flight_items("x", 1, [], 0),  # type: ignore[arg-type]  # on purpose
             lambda: bind_items(TurnBase, TurnBase, None, 0.0),  # type: ignore[arg-type]  # on purpose
