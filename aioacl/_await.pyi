@@ -124,17 +124,32 @@ class TurnBase:
     born: float
     rows: int
     apart: bool
+    def end(self, now: float, /) -> list[Any]:
+        """Ends the turn, and returns its items. It drops them, because they refer to it."""
 
 class LoopBase:
     """The base of AsyncioLoop, which describes the fields."""
 
     loop: Any
     turn: Any
-    call_soon: Callable[..., object]
-    is_running: Callable[[], bool]
+    runner: Any
+    hook: object
+    plan: Callable[[], object]
     new_future: Callable[[], Any]
-    thread: int
-    planned: bool
+    def between_tasks(self, function: Callable[[Any], object], argument: object, /) -> None:
+        """Calls a function in a callback of the loop, which is in none of its tasks."""
+
+    def end_turn(self) -> None:
+        """Hands the items of the turn over to the runner. The loop calls it at the end of the turn."""
+
+    def flush(self) -> None:
+        """Hands the items over that have come so far, because a batch is full or the batcher closes."""
+
+    def send(self, items: list[Any], outcomes: list[Any], /) -> None:
+        """Ends items with a result or an exception each. Any thread may call it."""
+
+    def deliver(self, items: list[Any], outcomes: list[Any], /) -> None:
+        """Sets the futures of items, on their loop. Of Mixed outcomes, the exceptions are raised."""
 
 class RunnerBase:
     """The base of Runner, which describes the fields."""
@@ -142,6 +157,14 @@ class RunnerBase:
     refusal: Callable[[], object] | None
     last: Any
     max_rows: int
+    def arrive(self, turn: TurnBase, /) -> None:
+        """Tells `_arrive` about the items of a turn of a loop, or of a thread."""
+
+    def tell(self, method: Callable[..., object], /, *arguments: object) -> None:
+        """Lets the driver call a method with at most two arguments. Without a driver, this thread drives."""
+
+    def drive(self) -> None:
+        """Handles the news that is left, unless another thread does so, or this thread in a frame below."""
 
 class ItemBase:
     """The base of BatchItem. `waiting.Item` describes the fields that the core uses."""
@@ -434,11 +457,26 @@ def new_item(runner: RunnerBase, check: Callable[[Any], tuple[Any, int, Hashable
 def move_items(items: list[Any], before: int, after: int, /) -> int:
     """Moves items from one state to another, until one is in a third state. Returns their number."""
 
-def deliver(items: list[Any], outcomes: list[Any], mixed: bool, /) -> None:
-    """Sets the futures of items, on their loop. With `mixed`, outcomes that are exceptions are raised."""
+def bind_items(
+    item: type[ItemBase],
+    turn: type[TurnBase],
+    mixed: type[list[Any]],
+    ended: object,
+    not_yet: float,
+    new: int,
+    waiting: int,
+    /,
+) -> None:
+    """Stores the classes of items, turns and mixed outcomes, and what replaces the future of a failed item.
 
-def bind_items(item: type[ItemBase], turn: type[TurnBase], ended: object, not_yet: float, /) -> None:
-    """Stores the classes of items and turns, what replaces the future of a failed item, and NOT_YET."""
+    Also NOT_YET, and the states NEW and WAITING of items.
+    """
+
+def bind_driver(uninterrupted: Callable[[Callable[[], object]], None], main_thread: int | None, /) -> None:
+    """Stores the function that puts Ctrl-C off, and the number of the main thread."""
+
+def interruptible() -> bool:
+    """Whether Ctrl-C raises KeyboardInterrupt in any line of this thread."""
 
 def flight_note(kind: int, device: int, id: int, code: int, value: int, /) -> None:
     """Adds a record to the flight recorder; a negative device means none."""

@@ -5,18 +5,17 @@ from __future__ import annotations
 import signal
 import threading
 from importlib import import_module
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
+
+from aioacl._base.ffi import bind_driver, interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_main: Final = threading.main_thread().ident
-_sigint: Final = int(signal.SIGINT)
-# The functions in C. Those of `signal` try to make an enum of each handler, which takes longer than all the rest.
+# The function in C. That of `signal` tries to make an enum of the handler, which takes longer than all the rest.
 _in_c: Any = import_module("_signal")
-_handler_of: Final[Callable[[int], object]] = _in_c.getsignal
 _set_handler: Final[Callable[[int, Any], object]] = _in_c.signal
+_sigint: Final = int(signal.SIGINT)
 
 
 def uninterrupted(function: Callable[[], object]) -> None:
@@ -24,7 +23,7 @@ def uninterrupted(function: Callable[[], object]) -> None:
 
     On other threads, and if another function handles the signal, there is nothing to put off.
     """
-    if get_ident() != _main or _handler_of(_sigint) is not signal.default_int_handler:
+    if not interruptible():
         function()
         return
     came = list[bool]()
@@ -39,3 +38,6 @@ def uninterrupted(function: Callable[[], object]) -> None:
         _set_handler(_sigint, signal.default_int_handler)
         if came:
             raise KeyboardInterrupt
+
+
+bind_driver(uninterrupted, threading.main_thread().ident)

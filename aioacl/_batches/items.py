@@ -14,12 +14,11 @@ import sys
 from asyncio import _get_running_loop  # returns the running loop or None, in one call of C
 from contextlib import suppress
 from functools import partial
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aioacl._base import sync
 from aioacl._base.errors import DeviceTimeout, ParameterError
-from aioacl._base.ffi import ItemBase, LoopBase, bind_items, deliver, in_trio
+from aioacl._base.ffi import ItemBase, LoopBase, bind_items, in_trio
 from aioacl._base.options import deadline_of
 from aioacl._base.public import publish
 from aioacl._base.unique import Unique
@@ -29,7 +28,7 @@ from aioacl._wait.job_future import JobFuture
 from aioacl._wait.thread import earlier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
 
     from aioacl._base.options import Seconds
     from aioacl._batches.runner import Runner
@@ -45,7 +44,7 @@ class Mixed(list[Any]):
 class Loop(Protocol):
     """A loop, or all trio runs and threads, that wait for items."""
 
-    def send(self, items: list[BatchItem], outcomes: list[Any]) -> None:
+    def send(self, items: list[BatchItem], outcomes: list[Any], /) -> None:
         """Ends items with a result or an exception each. Any thread may call it."""
         ...
 
@@ -174,69 +173,49 @@ class AsyncioLoop(LoopBase):
     Attributes:
         loop: the loop.
         turn: the items of the turn that runs; None if there are none.
-        planned: whether the loop will call `end_turn`.
-        thread: the number of the thread on which it ran last.
-        call_soon, is_closed, is_running, new_future: the methods of the loop.
+        runner: the runner that gets them.
+        hook: the hook for asynchronous generators of its newest run, by which C knows on which thread it runs.
+        plan: lets the loop call `end_turn` at the end of its turn.
+        is_closed, new_future: the methods of the loop.
     """
 
-    __slots__ = ("_between", "_most_timers", "_runner", "_tie", "_timer", "_timers", "is_closed")
+    __slots__ = ("_most_timers", "_tie", "_timer", "_timers", "is_closed")
 
     if TYPE_CHECKING:
         turn: Turn[BatchItem] | None
+        runner: Runner
 
     def __init__(self, runner: Runner, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.call_soon = loop.call_soon
+        self.runner = runner
+        self.plan = partial(loop.call_soon, self.end_turn)
         self.is_closed = loop.is_closed
-        self.is_running = loop.is_running
         self.new_future = loop.create_future
-        self._between = 0  # the number of the thread, while it is in a callback of the loop, and in no task
-        self._runner = runner
         self._timer: asyncio.TimerHandle | None = None
         self._timers: list[tuple[float, int, BatchItem]] = []
         self._tie = itertools.count()
         self._most_timers = TIMERS
-        runner.thread.join(loop, self._between_tasks)
+        runner.thread.join(loop, self.between_tasks)
 
-    def _between_tasks(self, function: Callable[..., object], *args: Any) -> None:
-        """Calls a function in a callback of the loop. Outcomes may then be delivered at once."""
-        self._between = get_ident()
-        try:
-            function(*args)
-        finally:
-            self._between = 0
-
-    def end_turn(self) -> None:
-        """Hands the items of the turn over. The loop calls it at the end of the turn."""
-        self.planned = False
-        turn = self.turn
-        if turn is not None:
-            self.turn = None
-            self._between_tasks(self._runner.arrive, turn)
-
-    def flush(self) -> None:
-        """Hands the items over that have come so far, because a batch is full or the batcher closes."""
-        turn = self.turn
-        if turn is not None:
-            self.turn = None
-            self._runner.arrive(turn)
+    def runs(self) -> None:
+        """The loop runs on this thread."""
+        hook = sys.get_asyncgen_hooks().firstiter
+        self.hook = hook if getattr(hook, "__self__", None) is self.loop else None
 
     def flush_here(self) -> None:
         """Hands the items of the turn over, if the loop runs on this thread."""
         if _get_running_loop() is self.loop:
             self.flush()
 
-    def send(self, items: list[BatchItem], outcomes: list[Any]) -> None:
-        """Ends items with a result or an exception each. Any thread may call it."""
-        mixed = isinstance(outcomes, Mixed)
-        if self._between == get_ident():
-            deliver(items, outcomes, mixed)
-        elif _get_running_loop() is self.loop:
+    def _send_soon(self, items: list[BatchItem], outcomes: list[Any]) -> None:
+        """Ends items as `send`, when a task of the loop perhaps runs."""
+        loop: asyncio.AbstractEventLoop = self.loop
+        if _get_running_loop() is loop:
             # Perhaps in the await of the item that has filled the batch, which must let other tasks run.
-            self.call_soon(deliver, items, outcomes, mixed)
+            loop.call_soon(self.deliver, items, outcomes)
         else:
             with suppress(RuntimeError):  # the loop is closed, so no task waits
-                self.loop.call_soon_threadsafe(deliver, items, outcomes, mixed)
+                loop.call_soon_threadsafe(self.deliver, items, outcomes)
 
     # --- time limits ------------------------------------------------------------------------------------------------
 
@@ -274,7 +253,7 @@ class AsyncioLoop(LoopBase):
             item = heapq.heappop(timers)[2]
             if not item._future.done():
                 error = expired(item)
-                self._runner.gone(item, expired=True)
+                self.runner.gone(item, expired=True)
                 item._future.set_exception(error)
         self._arm()
 
@@ -282,7 +261,7 @@ class AsyncioLoop(LoopBase):
         """Calls `Runner.look` at that time."""
 
         def arm() -> None:
-            self.loop.call_later(max(0.0, when - sync.monotonic()), self._runner.look)
+            self.loop.call_later(max(0.0, when - sync.monotonic()), self.runner.look)
 
         with suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(arm)
@@ -318,7 +297,7 @@ class Ports:
         if turn is not None:
             runner.arrive(turn)
 
-    def send(self, items: list[BatchItem], outcomes: list[Any]) -> None:
+    def send(self, items: list[BatchItem], outcomes: list[Any], /) -> None:
         """Ends items with a result or an exception each. Any thread may call it."""
         for item, outcome in zip(items, outcomes, strict=True):
             future: JobFuture[Any] = item._future
@@ -327,5 +306,5 @@ class Ports:
                 future.finish(partial(future.set_exception if failed else future.set_result, outcome))
 
 
-bind_items(BatchItem, Turn, ENDED, NOT_YET)
+bind_items(BatchItem, Turn, Mixed, ENDED, NOT_YET, NEW, WAITING)
 publish("aioacl", ["BatchItem"], of=__name__)

@@ -1,10 +1,10 @@
 """Runs the decisions of the core: the items of loops and threads, the executions, and the outcomes.
 
-Theory of operation. A thread that has news appends it to `_news`, and then calls `drive`. One thread at a time drives:
-it takes the news, asks the core what is next, begins the executions, and sends the outcomes. If another thread drives
-already, `drive` returns at once, and that thread handles the news. So no thread waits for the baton, and a finalizer or
-a signal handler that interrupts the driver cannot deadlock. What handles the end of an execution (`thread.py`) drives
-as well, so the next batch begins also if all event loops are blocked.
+Theory of operation. A thread that has news calls `tell`, which appends it, and then drives: it handles the news, asks
+the core what is next, begins the executions, and sends the outcomes. One thread at a time drives: the news that other
+threads have meanwhile is handled by the driver. This is in C, in `driver.c`, which says why no news is missed. What
+handles the end of an execution (`thread.py`) drives as well, so the next batch begins also if all event loops are
+blocked.
 
 Ctrl-C must not interrupt the driver, because the items of all callers would fail. So if the signal raises
 KeyboardInterrupt in any line of the main thread, the main thread puts it off while it drives. On an event loop the
@@ -16,15 +16,14 @@ from __future__ import annotations
 import os
 import weakref
 from asyncio import _get_running_loop  # returns the running loop or None
-from collections import deque
 from functools import partial
-from threading import get_ident
+from operator import attrgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import sync
 from aioacl._base.errors import AclError, DeviceQuarantined
-from aioacl._base.ffi import Baton, RunnerBase
+from aioacl._base.ffi import RunnerBase
 from aioacl._base.flight import EVERY_DEVICE
 from aioacl._batches import recording, totals
 from aioacl._batches.core import Core
@@ -36,7 +35,6 @@ from aioacl._batches.failures import (
     without_frames,
     wrong_count,
 )
-from aioacl._batches.interrupts import uninterrupted
 from aioacl._batches.items import AsyncioLoop, Mixed, Ports
 from aioacl._batches.state import Ending
 from aioacl._batches.thread import BatchThread
@@ -52,6 +50,7 @@ if TYPE_CHECKING:
     from aioacl._batches.state import Execution, ModelState, Rules
     from aioacl._batches.waiting import Turn
 
+_call_of: Final = attrgetter("_call")
 _all: Final[weakref.WeakSet[Runner]] = weakref.WeakSet()
 
 
@@ -77,9 +76,6 @@ class Runner(RunnerBase):
         self.loops: dict[object, AsyncioLoop] = {}
         self.ports = Ports()
         self.thread = BatchThread()
-        self._baton = Baton()
-        self._driver = 0  # the number of the thread that drives; 0: none
-        self._news: deque[tuple[Callable[[Any], object], Any]] = deque()
         self._served: dict[ModelState[BatchItem], Served] = {}
         self._known: tuple[AsyncioLoop, ...] = ()  # the values of `loops`, which the driver iterates over
         self._only: Loop | None = None  # the loop that waits for all items, if it is one
@@ -98,31 +94,26 @@ class Runner(RunnerBase):
         loop = self.loops.get(running)
         if loop is None:
             loop = self.loops[running] = AsyncioLoop(self, running)
-        loop.thread = get_ident()
+        loop.runs()
         self.last = loop
         return loop
 
-    def arrive(self, turn: Turn[BatchItem]) -> None:
-        """Adds the items of a turn of a loop, or of a thread."""
-        self._news.append((self._arrive, turn))
-        uninterrupted(self._take_baton)  # as `drive`, without a call
-
     def gone(self, item: BatchItem, *, expired: bool = False) -> None:
         """The caller of an item has gone, or its time is over."""
-        self._tell(self._gone, (item, expired))
+        self.tell(self._gone, item, expired)
 
     def look(self) -> None:
         """A device may have changed, or the time for which a batch is held is over."""
-        self._tell(self._look, None)
+        self.tell(self._look)
 
     def serve(self, served: Served) -> None:
         """Gives batches to one more model."""
-        self._tell(self._serve, served)
+        self.tell(self._serve, served)
 
     def replace(self, new: Sequence[Served]) -> JobFuture[None]:
         """Gives all new batches to these models. The future ends when the executions of all others have ended."""
         future = JobFuture[None]()
-        self._tell(self._replace, (new, future))
+        self.tell(self._replace, new, future)
         return future
 
     def close(self) -> None:
@@ -130,96 +121,59 @@ class Runner(RunnerBase):
         self.refusal = self.refusal or _closed
         for loop in tuple(self.loops.values()):
             loop.flush_here()
-        self._tell(self._close, None)
+        self.tell(self._close)
 
     def abort(self) -> None:
         """Fails all items that are left, drops the executions that run, and ends the thread."""
-        self._tell(self._abort, None)
+        self.tell(self._abort)
 
     def when(self, true: Callable[[], bool]) -> JobFuture[None]:
         """Returns a future that ends when the function returns True. The driver calls it after each news."""
         future = JobFuture[None]()
-        self._tell(self._waits.append, (true, future))
+        self.tell(self._waits.append, (true, future))
         return future
-
-    def _tell(self, handle: Callable[[Any], object], news: Any) -> None:
-        self._news.append((handle, news))
-        self.drive()
 
     # --- driving ----------------------------------------------------------------------------------------------------
 
-    def drive(self) -> None:
-        """Handles the news and begins executions, unless another thread does so, or this thread a frame below."""
-        uninterrupted(self._take_baton)
+    def _drive_later(self) -> None:
+        """Lets the thread of the batcher drive. An exception of a signal handler has ended the drive early."""
+        self.thread.soon(self.drive)
 
-    def _take_baton(self) -> None:
-        news, baton = self._news, self._baton
-        try:
-            while news:
-                with baton as mine:
-                    if not mine:
-                        return
-                    self._driver = get_ident()
-                    try:
-                        self._drive()
-                    except BaseException as error:
-                        self._fail_all(error)
-                        if not isinstance(error, Exception):  # of a signal handler
-                            raise
-                        sync.report(error)
-                    finally:
-                        self._driver = 0
-        except BaseException:
-            self.thread.soon(self._take_baton)
-            raise
-
-    def _drive(self) -> None:
-        news, core = self._news, self.core
-        if len(self._known) > 1:
+    def _decide(self) -> bool:
+        """Begins the next execution, when no news is left. Returns False if there is none."""
+        core = self.core
+        may_begin = not core.healthy or core.waiting.queues
+        if may_begin or len(self._known) > 1:
             self._drop_closed()
-        while True:
-            while news:
-                handle, detail = news[0]  # removed afterwards, for `_fail_all`
-                handle(detail)
-                news.popleft()
-            if core.healthy and not core.waiting.queues:
-                break
-            self._drop_closed()
+        if may_begin:
             execution = core.next(monotonic())
             if execution is not None:
                 self._begin(execution)
-            elif not news:
-                break
+                return True
         if self.hold:
             self._arm()
         if self._waits:
             self._end_waits()
+        return False
 
     def _begin(self, execution: Execution[BatchItem]) -> None:
         served = self._served[execution.model]
         executor = served.executor
-        ended = partial(self._ended, execution)
+        ended = partial(self.tell, self._finish, execution)
         try:
             recording.leaves(execution, served.device.index)
             if execution.alone:
                 execution.was_alone = executor.alone()
-            executor.execute([item._call for item in execution.items] or [executor.zeros], ended)
+            executor.execute(list(map(_call_of, execution.items)) or [executor.zeros], ended)
         except BaseException as error:
             ended(error)  # the items get it
             if isinstance(error, KeyboardInterrupt | SystemExit):  # of a signal handler
                 raise
 
-    def _ended(self, execution: Execution[BatchItem], outcomes: Outcomes) -> None:
-        """An execution has ended. The executor calls this on any thread."""
-        self._news.append((self._finish, (execution, outcomes)))
-        # On the driver's thread, the executor has ended it at once, and the driver looks for news.
-        if self._driver != get_ident():
-            self.drive()
-
-    def _finish(self, news: tuple[Execution[BatchItem], Outcomes]) -> None:
-        execution, outcomes = news
-        items = execution.items
-        if execution not in execution.model.running:  # the executor has called `ended` twice
+    def _finish(self, execution: Execution[BatchItem], outcomes: Outcomes) -> None:
+        """An execution has ended."""
+        items, model = execution.items, execution.model
+        if execution not in model.running:  # the executor has called `ended` twice
             return
         if not isinstance(outcomes, list):
             self._fail(execution, outcomes)
@@ -227,14 +181,14 @@ class Runner(RunnerBase):
             self._fail(execution, wrong_count(len(outcomes), len(items)))
         else:
             over = self.core.ended(execution, Ending.DONE, monotonic())
-            recording.done(execution, self._served[execution.model].device.index, over)
+            recording.done(execution, self._served[model].device.index, over)
             if over is items and self._only is not None:  # the usual case
                 self._only.send(items, outcomes)
             else:
                 results = dict(zip(items, outcomes, strict=False))
                 self._send(over, type(outcomes)(results[item] for item in over))
-        if execution.model.leaving:
-            self._forget_drained(execution.model)
+        if model.leaving:
+            self._forget_drained(model)
 
     @staticmethod
     def _send(over: Sequence[BatchItem], outcomes: list[Any]) -> None:
@@ -264,27 +218,29 @@ class Runner(RunnerBase):
         recording.fails(execution, watched.index, again, error)
         recording.done(execution, watched.index, over, error)
         self._send_error(over, error)
-        self._look(None)
+        self._look()
 
-    def _fail_all(self, error: BaseException) -> None:
+    def _fail_all(self, error: BaseException, news: tuple[Any, ...] | None) -> None:
         """An error of the batcher itself becomes the error of all items, so that no caller hangs."""
         failed = AclError(
             "the batcher has failed", hint="Report this as a bug, with the traceback of the cause."
         )
         failed.__cause__ = error
-        nothing: tuple[Any, Any] = None, None
-        handle, detail = self._news.popleft() if self._news else nothing  # perhaps that which has failed
+        handle, *details = news or (None,)  # that which has failed
         if handle == self._arrive:
-            self._send_error(detail.end(monotonic()), failed)
+            self._send_error(details[0].end(monotonic()), failed)
         if handle == self._finish:
-            execution = detail[0]
+            execution = details[0]
             self.core.forget(execution)
             self._send_error(execution.items, failed)  # those that have got their outcome ignore this one
             self._forget_drained(execution.model)
         if handle == self._replace:
-            detail[1].fail(failed)
+            details[1].fail(failed)
         self._send_error(self.core.abort(), failed)
         self._end_waits()
+        if not isinstance(error, Exception):  # of a signal handler
+            raise error
+        sync.report(error)
 
     # --- the news, handled by the driver ----------------------------------------------------------------------------
 
@@ -305,10 +261,9 @@ class Runner(RunnerBase):
         if refused:
             self._send(refused, Mixed(queue_full(core, item) for item in refused))
         if not core.may_run:
-            self._look(None)  # the thread of the batcher may not have seen a reset that has ended
+            self._look()  # the thread of the batcher may not have seen a reset that has ended
 
-    def _gone(self, news: tuple[BatchItem, bool]) -> None:
-        item, expired = news
+    def _gone(self, item: BatchItem, expired: bool) -> None:
         began = item._state in (AGAIN, RUNNING)
         if self.core.cancel(item, expired=expired):
             indexes = {served.device.index for served in self._served.values()}
@@ -316,7 +271,7 @@ class Runner(RunnerBase):
             recording.gone(item, device, began=began, expired=expired)
         item._call = None  # the caller may use its arrays again
 
-    def _look(self, _: None) -> None:
+    def _look(self) -> None:
         self._wake = None  # if the timer of a loop was early, it is set once more
         for watched in {served.device for served in self._served.values()}:
             look = watched.view.look()
@@ -344,10 +299,9 @@ class Runner(RunnerBase):
         if served.device.stop is None:
             served.device.stop = served.device.view.listen(self.look)
         self.core.add_model(served.state)
-        self._look(None)
+        self._look()
 
-    def _replace(self, news: tuple[Sequence[Served], JobFuture[None]]) -> None:
-        new, future = news
+    def _replace(self, new: Sequence[Served], future: JobFuture[None]) -> None:
         old = tuple(self._served)
         for served in new:
             self._serve(served)
@@ -362,10 +316,10 @@ class Runner(RunnerBase):
         if served is not None and model not in self.core.models:
             self._forget(served)
 
-    def _close(self, _: None) -> None:
+    def _close(self) -> None:
         self.core.closing = True
 
-    def _abort(self, _: None) -> None:
+    def _abort(self) -> None:
         self.aborted = True
         try:
             self._send_error(self.core.abort(), closed_error())
@@ -403,7 +357,7 @@ class Runner(RunnerBase):
         self._known = tuple(self.loops.values())
         for item in self.core.left():
             if item._turn.of in closed:
-                self._gone((item, False))
+                self._gone(item, expired=False)
 
     def _arm(self) -> None:
         """Lets the loops call `look` when the oldest item has waited for `hold` seconds."""

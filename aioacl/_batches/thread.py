@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from aioacl._batches.execution import BatchRun, ModelExecutor
 
-    Between = Callable[..., None]
+    Between = Callable[[Callable[[Any], object], object], None]
 
 THREAD: Final = "aioacl-batch"
 

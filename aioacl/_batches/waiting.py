@@ -15,7 +15,7 @@ from aioacl._base.ffi import TurnBase, move_items
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-# The states of an item.
+# The states of an item. `bind_items` gives the first two to C.
 NEW: Final = 0  # its caller does not wait for it yet
 WAITING: Final = 1  # it waits in its turn, and then in its line
 OUTSIDE: Final = 2  # it waits for room
@@ -84,12 +84,6 @@ class Turn(TurnBase, Generic[I]):
         self.rows += item._rows
         if item._key is not items[0]._key or item._shape is not items[0]._shape:
             self.apart = True
-
-    def end(self, now: float) -> list[I]:
-        """Ends the turn, and returns its items. It drops them, because they refer to it."""
-        self.born = now
-        items, self.items = self.items, []
-        return items
 
 
 class Line(Generic[I]):

@@ -1,4 +1,4 @@
-/* What items.c and recorder.c share: the items of a batcher. */
+/* What driver.c, items.c and recorder.c share: the runner and the items of a batcher. */
 #ifndef AIOACL_BATCHES_H
 #define AIOACL_BATCHES_H
 
@@ -16,17 +16,23 @@ typedef struct {
 /* The base of AsyncioLoop, which describes the fields. */
 typedef struct {
     PyObject_HEAD PyObject *loop;
-    PyObject *turn; /* NULL: None */
-    PyObject *call_soon, *is_running, *new_future;
-    unsigned long thread; /* the thread on which it ran last */
-    char planned;
+    PyObject *turn;   /* NULL: None */
+    PyObject *runner; /* NULL after the end of a garbage collection */
+    PyObject *hook;
+    PyObject *plan, *new_future;
+    unsigned long
+        between;  /* the number of the thread, while the loop is in a callback, and in none of its tasks */
+    char planned; /* the loop will call `end_turn` */
 } loop_object;
 
 /* The base of Runner, which describes the fields. */
 typedef struct {
     PyObject_HEAD PyObject *refusal; /* NULL: None */
     PyObject *last;                  /* the AsyncioLoop for which an item has waited last; NULL: None */
+    PyObject *news;                  /* a list; NULL before the first news */
+    Py_ssize_t handled;              /* how many entries at its front were taken */
     Py_ssize_t max_rows;
+    char driven; /* a thread drives */
 } runner_object;
 
 /* The base of BatchItem. `waiting.Item` describes the fields that the core uses. */
@@ -42,8 +48,13 @@ typedef struct {
     char patient;
 } item_object;
 
-extern PyTypeObject *item_type, *turn_type;
+extern PyTypeObject *item_type, *runner_type, *turn_type;
 
+/* Adds the items of a turn to the news of the runner. Returns -1 with an exception. */
+int arrive(runner_object *runner, PyObject *turn);
+/* Restores an exception, unless a newer one is set. Returns -1 with the newer one. */
+int restore_error(PyObject *type, PyObject *value, PyObject *traceback);
+int add_driver(PyObject *module);
 int add_items(PyObject *module);
 
 #endif

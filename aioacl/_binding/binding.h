@@ -84,11 +84,15 @@ typedef struct {
     X(__name__)                                                                                                \
     X(_abort)                                                                                                  \
     X(_after)                                                                                                  \
+    X(_arrive)                                                                                                 \
     X(_await_in_python)                                                                                        \
     X(_came)                                                                                                   \
     X(_closed)                                                                                                 \
+    X(_decide)                                                                                                 \
     X(_deliver_came)                                                                                           \
+    X(_drive_later)                                                                                            \
     X(_dropped)                                                                                                \
+    X(_fail_all)                                                                                               \
     X(_manager)                                                                                                \
     X(_nest_patched)                                                                                           \
     X(_new_turn)                                                                                               \
@@ -97,6 +101,7 @@ typedef struct {
     X(_refused)                                                                                                \
     X(_release_stale)                                                                                          \
     X(_running)                                                                                                \
+    X(_send_soon)                                                                                              \
     X(_state)                                                                                                  \
     X(_stopping)                                                                                               \
     X(_target)                                                                                                 \
@@ -113,13 +118,12 @@ typedef struct {
     X(close)                                                                                                   \
     X(context)                                                                                                 \
     X(done)                                                                                                    \
-    X(end_turn)                                                                                                \
+    X(drive)                                                                                                   \
     X(f_back)                                                                                                  \
     X(f_code)                                                                                                  \
     X(f_globals)                                                                                               \
     X(f_lasti)                                                                                                 \
     X(failure)                                                                                                 \
-    X(flush)                                                                                                   \
     X(get_debug)                                                                                               \
     X(gone)                                                                                                    \
     X(in_trio_run)                                                                                             \

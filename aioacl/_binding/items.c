@@ -3,23 +3,24 @@
  * is done for each batch is in Python.
  *
  * `new_item` makes a BatchItem of checked arguments. Its `__await__` adds it to the turn of its loop, so all
- * items of a turn of the loop reach the runner together. It returns an ItemWait, which waits for a future of
- * the loop, and calls `Runner.gone` if the caller goes before the item has its outcome. `deliver` sets the
- * futures of a batch. In a trio run, and on a thread, `_await_in_python` waits.
+ * items of a turn of the loop reach the runner together: the loop calls `end_turn`. It returns an ItemWait,
+ * which waits for a future of the loop, and calls `Runner.gone` if the caller goes before the item has its
+ * outcome. `send` and `deliver` set the futures of a batch. In a trio run, and on a thread, `_await_in_python`
+ * waits.
  *
  * The calls of Python code are those of asyncio and of the runner. Each of them may raise an exception of a
  * signal handler, or run a finalizer that ends the turn. So the fields are read again after each call.
  */
 #include "batches.h"
 
-enum { NEW_ITEM = 0, WAITING_ITEM = 1 }; /* as in waiting.py */
-
 PyTypeObject *item_type, *turn_type;
-static PyTypeObject *loop_type, *runner_type, *wait_type;
+static PyTypeObject *loop_type, *wait_type;
+static PyObject *hooks_here, *invalid_state;  /* sys.get_asyncgen_hooks and asyncio.InvalidStateError */
 static PyTypeObject *item_class, *turn_class; /* BatchItem and Turn */
-static PyObject *running_loop;
-static PyObject *ended; /* takes the place of the future of an item that has failed */
-static double not_yet;  /* when a turn arrives that has not ended */
+static PyTypeObject *mixed_class;             /* Mixed: some outcomes are exceptions */
+static PyObject *ended;                       /* takes the place of the future of an item that has failed */
+static double not_yet;                        /* when a turn arrives that has not ended */
+static int new_state, waiting_state;          /* NEW and WAITING */
 
 /* --- the fields ------------------------------------------------------------------------------------------ */
 
@@ -47,6 +48,25 @@ static void turn_dealloc(PyObject *object) {
     free_object(object);
 }
 
+/* end(now): ends the turn, and returns its items. It drops them, because they refer to it. */
+static PyObject *turn_end(PyObject *object, PyObject *now) {
+    turn_object *self = (turn_object *)object;
+    double born = PyFloat_AsDouble(now);
+    PyObject *left = born == -1 && PyErr_Occurred() ? NULL : PyList_New(0), *items = self->items;
+    if (left == NULL || items == NULL) {
+        Py_XDECREF(left);
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_AttributeError, "the turn has no items");
+    }
+    self->born = born;
+    self->items = left;
+    return items;
+}
+
+static PyMethodDef turn_methods[] = {
+    {"end", turn_end, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyMemberDef turn_members[] = {
     {"items", T_OBJECT_EX, offsetof(turn_object, items), 0, NULL},
     OBJECT(turn_object, "of", of),
@@ -61,8 +81,9 @@ static int loop_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->loop);
     Py_VISIT(self->turn);
-    Py_VISIT(self->call_soon);
-    Py_VISIT(self->is_running);
+    Py_VISIT(self->runner);
+    Py_VISIT(self->hook);
+    Py_VISIT(self->plan);
     Py_VISIT(self->new_future);
     return 0;
 }
@@ -71,8 +92,9 @@ static int loop_clear(PyObject *object) {
     loop_object *self = (loop_object *)object;
     Py_CLEAR(self->loop);
     Py_CLEAR(self->turn);
-    Py_CLEAR(self->call_soon);
-    Py_CLEAR(self->is_running);
+    Py_CLEAR(self->runner);
+    Py_CLEAR(self->hook);
+    Py_CLEAR(self->plan);
     Py_CLEAR(self->new_future);
     return 0;
 }
@@ -86,39 +108,10 @@ static void loop_dealloc(PyObject *object) {
 static PyMemberDef loop_members[] = {
     OBJECT(loop_object, "loop", loop),
     OBJECT(loop_object, "turn", turn),
-    OBJECT(loop_object, "call_soon", call_soon),
-    OBJECT(loop_object, "is_running", is_running),
+    OBJECT(loop_object, "runner", runner),
+    OBJECT(loop_object, "hook", hook),
+    OBJECT(loop_object, "plan", plan),
     OBJECT(loop_object, "new_future", new_future),
-    {"thread", T_ULONG, offsetof(loop_object, thread), 0, NULL},
-    {"planned", T_BOOL, offsetof(loop_object, planned), 0, NULL},
-    END_OF_MEMBERS,
-};
-
-static int runner_traverse(PyObject *object, visitproc visit, void *arg) {
-    runner_object *self = (runner_object *)object;
-    Py_VISIT(Py_TYPE(object));
-    Py_VISIT(self->refusal);
-    Py_VISIT(self->last);
-    return 0;
-}
-
-static int runner_clear(PyObject *object) {
-    runner_object *self = (runner_object *)object;
-    Py_CLEAR(self->refusal);
-    Py_CLEAR(self->last);
-    return 0;
-}
-
-static void runner_dealloc(PyObject *object) {
-    PyObject_GC_UnTrack(object);
-    runner_clear(object);
-    free_object(object);
-}
-
-static PyMemberDef runner_members[] = {
-    OBJECT(runner_object, "refusal", refusal),
-    OBJECT(runner_object, "last", last),
-    {"max_rows", T_PYSSIZET, offsetof(runner_object, max_rows), 0, NULL},
     END_OF_MEMBERS,
 };
 
@@ -206,6 +199,7 @@ static PyObject *new_item(PyObject *Py_UNUSED(module), PyObject *const *given, P
         self->runner = Py_NewRef(given[0]);
         self->key = Py_NewRef(Py_None);
         self->patient = 1;
+        self->state = new_state;
         if (set_checked(self, checked) < 0) {
             Py_CLEAR(self);
         }
@@ -242,14 +236,7 @@ static int leave(item_object *self) {
     if (over == 0 && self->runner != NULL) {
         Py_XDECREF(PyObject_CallMethodObjArgs(self->runner, names.gone, (PyObject *)self, NULL));
     }
-    if (PyErr_Occurred()) {
-        Py_XDECREF(type);
-        Py_XDECREF(value);
-        Py_XDECREF(traceback);
-        return -1;
-    }
-    PyErr_Restore(type, value, traceback);
-    return 0;
+    return restore_error(type, value, traceback);
 }
 
 /* Ends the wait of a caller that has gone. */
@@ -366,26 +353,34 @@ static PyMethodDef wait_methods[] = {
 
 /* --- the await of an item -------------------------------------------------------------------------------- */
 
-/* Returns a new reference to the AsyncioLoop that runs on this thread, or to None. Only the first item of a
- * turn asks for the running loop, because asyncio's answer takes a system call. */
-static PyObject *loop_here(PyObject *object) {
-    const runner_object *runner = (runner_object *)object;
-    if (runner->last != NULL && runner->last != Py_None) {
-        loop_object *loop = (loop_object *)Py_NewRef(runner->last);
-        bool in_turn = loop->turn != NULL && loop->turn != Py_None;
-        bool asks = in_turn && loop->thread == PyThread_get_thread_ident();
-        PyObject *answer = PyObject_CallNoArgs(asks ? loop->is_running : running_loop);
-        Py_XDECREF(answer);
-        if (answer == (asks ? Py_True : loop->loop)) {
-            loop->thread = PyThread_get_thread_ident();
-            return (PyObject *)loop;
-        }
-        Py_DECREF((PyObject *)loop);
-        if (answer == NULL) {
-            return NULL;
-        }
+/* Returns a new reference to the AsyncioLoop that had the last item, if it runs on this thread, else NULL,
+ * perhaps with an exception. Each run of a loop has its own hook for asynchronous generators, which its thread
+ * has meanwhile. asyncio and sniffio would take longer to answer. */
+static loop_object *same_loop(PyObject *runner) {
+    PyObject *last = ((runner_object *)runner)->last;
+    if (last == NULL || last == Py_None) {
+        return NULL;
     }
-    return PyObject_CallMethodObjArgs(object, names.loop_here, NULL);
+    loop_object *loop = (loop_object *)Py_NewRef(last);
+    PyObject *hooks = PyObject_CallNoArgs(hooks_here);
+    PyObject *hook = hooks ? PyTuple_GetItem(hooks, 0) : NULL;
+    if (hook == NULL || hook == Py_None || hook != loop->hook) {
+        Py_CLEAR(loop);
+    }
+    Py_XDECREF(hooks);
+    return loop;
+}
+
+/* Returns a new reference to the AsyncioLoop that runs on this thread, or to None. */
+static PyObject *loop_here(PyObject *runner) {
+    PyObject *loop = (PyObject *)same_loop(runner);
+    if (loop != NULL || PyErr_Occurred()) {
+        return loop;
+    }
+    int trio = in_trio();
+    return trio < 0    ? NULL
+           : trio == 1 ? Py_NewRef(Py_None)
+                       : PyObject_CallMethodObjArgs(runner, names.loop_here, NULL);
 }
 
 static int begin_turn(loop_object *loop) {
@@ -418,23 +413,61 @@ static int add_to(item_object *self, loop_object *loop) {
     return 0;
 }
 
+/* Hands the items of the turn over. */
+static int flush(loop_object *loop) {
+    PyObject *turn = loop->turn;
+    if (turn == NULL || turn == Py_None || loop->runner == NULL) {
+        return 0;
+    }
+    loop->turn = NULL;
+    int failed = arrive((runner_object *)loop->runner, turn);
+    Py_DECREF(turn);
+    return failed;
+}
+
+/* flush(): hands the items over that have come so far, because a batch is full or the batcher closes. */
+static PyObject *loop_flush(PyObject *object, PyObject *Py_UNUSED(ignored)) {
+    return flush((loop_object *)object) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* between_tasks(function, argument): calls a function in a callback of the loop, which is in none of its tasks.
+ */
+static PyObject *loop_between_tasks(PyObject *object, PyObject *const *given, Py_ssize_t count) {
+    loop_object *loop = (loop_object *)object;
+    if (count != 2) {
+        return PyErr_Format(PyExc_TypeError, "expected a function and its argument");
+    }
+    loop->between = PyThread_get_thread_ident();
+    PyObject *done = PyObject_CallFunctionObjArgs(given[0], given[1], NULL);
+    loop->between = 0;
+    return done;
+}
+
+/* end_turn(): hands the items of the turn over. The loop calls it at the end of the turn. */
+static PyObject *loop_end_turn(PyObject *object, PyObject *Py_UNUSED(ignored)) {
+    loop_object *loop = (loop_object *)object;
+    loop->planned = 0;
+    loop->between = PyThread_get_thread_ident();
+    int failed = flush(loop);
+    loop->between = 0;
+    return failed < 0 ? NULL : Py_NewRef(Py_None);
+}
+
 /* Lets the loop hand the turn over at its end, or hands it over now, if it fills a batch. */
 static int plan(loop_object *loop, Py_ssize_t max_rows) {
-    PyObject *done = NULL, *turn = loop->turn;
+    PyObject *turn = loop->turn;
     if (turn == NULL || turn == Py_None) { /* a finalizer has closed the batcher */
         return 0;
     }
     if (((turn_object *)turn)->rows >= max_rows) {
-        done = PyObject_CallMethodObjArgs((PyObject *)loop, names.flush, NULL);
-    } else if (loop->planned) {
-        return 0;
-    } else {
-        PyObject *end = PyObject_GetAttr((PyObject *)loop, names.end_turn);
-        loop->planned = 1;
-        done = end ? PyObject_CallFunctionObjArgs(loop->call_soon, end, NULL) : NULL;
-        loop->planned = done != NULL;
-        Py_XDECREF(end);
+        return flush(loop);
     }
+    if (loop->planned) {
+        return 0;
+    }
+    loop->planned = 1;
+    PyObject *done = PyObject_CallNoArgs(loop->plan);
+    loop->planned = done != NULL;
     Py_XDECREF(done);
     return done ? 0 : -1;
 }
@@ -460,13 +493,13 @@ static PyObject *await_on(item_object *self, loop_object *loop) {
         Py_XDECREF(future);
         return NULL;
     }
-    if (self->state != NEW_ITEM) { /* code that was called meanwhile has awaited it */
+    if (self->state != new_state) { /* code that was called meanwhile has awaited it */
         wait_clear(wait);
         Py_DECREF(wait);
         Py_DECREF(future);
         return PyObject_CallMethodObjArgs((PyObject *)self, names._await_in_python, NULL);
     }
-    self->state = WAITING_ITEM;
+    self->state = waiting_state;
     replace(&self->future, future);
     if (join(self, loop) < 0) {
         end_wait((wait_object *)wait);
@@ -478,9 +511,8 @@ static PyObject *await_on(item_object *self, loop_object *loop) {
 
 static PyObject *item_await(PyObject *object) {
     item_object *self = (item_object *)object;
-    int elsewhere = self->state != NEW_ITEM || self->runner == NULL ? 1 : in_trio();
-    PyObject *loop = elsewhere == 0 ? loop_here(self->runner) : elsewhere < 0 ? NULL : Py_NewRef(Py_None);
-    PyObject *made = NULL;
+    bool is_new = self->state == new_state && self->runner != NULL;
+    PyObject *loop = is_new ? loop_here(self->runner) : Py_NewRef(Py_None), *made = NULL;
     if (loop == Py_None) {
         made = PyObject_CallMethodObjArgs(object, names._await_in_python, NULL);
     } else if (loop != NULL) {
@@ -532,34 +564,32 @@ static PyObject *move_items(PyObject *Py_UNUSED(module), PyObject *const *given,
 
 /* Sets a future, unless its caller has gone. */
 static int set_future(PyObject *future, PyObject *outcome, bool raises) {
-    PyObject *done = PyObject_CallMethodObjArgs(future, names.done, NULL);
-    if (done == Py_False) {
-        PyObject *set = raises ? names.set_exception : names.set_result;
-        Py_DECREF(done);
-        done = PyObject_CallMethodObjArgs(future, set, outcome, NULL);
+    if (future == ended) {
+        return 0;
+    }
+    PyObject *set = raises ? names.set_exception : names.set_result;
+    PyObject *done = PyObject_CallMethodObjArgs(future, set, outcome, NULL);
+    if (done == NULL && PyErr_ExceptionMatches(invalid_state)) { /* cancelled, or its time is over */
+        PyErr_Clear();
+        return 0;
     }
     Py_XDECREF(done);
     return done ? 0 : -1;
 }
 
-/* deliver(items, outcomes, mixed): sets the futures of items, on their loop. With `mixed`, outcomes that are
- * exceptions are raised. If an exception of a signal handler interrupts it, all other items still get their
- * outcomes. */
-static PyObject *deliver(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count) {
-    if (count != 3 || !PyList_Check(given[0]) || !PyList_Check(given[1]) ||
-        PyList_Size(given[0]) != PyList_Size(given[1])) {
-        return PyErr_Format(PyExc_TypeError, "expected two lists of the same length, got other arguments");
-    }
-    bool mixed = given[2] == Py_True;
+/* Sets the futures of items, on their loop. Of Mixed outcomes, the exceptions are raised. If an exception of a
+ * signal handler interrupts it, all other items still get their outcomes. */
+static int deliver(PyObject *items, PyObject *outcomes) {
+    bool mixed = PyObject_TypeCheck(outcomes, mixed_class);
     PyObject *type = NULL, *value = NULL, *traceback = NULL;
-    for (Py_ssize_t index = 0; index < PyList_Size(given[0]) && index < PyList_Size(given[1]); index++) {
-        PyObject *item = PyList_GetItem(given[0], index);
+    for (Py_ssize_t index = 0; index < PyList_Size(items) && index < PyList_Size(outcomes); index++) {
+        PyObject *item = PyList_GetItem(items, index);
         PyObject *future = PyObject_TypeCheck(item, item_type) ? ((item_object *)item)->future : NULL;
         if (future == NULL) {
             continue;
         }
         Py_INCREF(future);
-        PyObject *outcome = Py_NewRef(PyList_GetItem(given[1], index));
+        PyObject *outcome = Py_NewRef(PyList_GetItem(outcomes, index));
         if (set_future(future, outcome, mixed && PyExceptionInstance_Check(outcome)) < 0) {
             if (type == NULL) {
                 PyErr_Fetch(&type, &value, &traceback);
@@ -572,17 +602,46 @@ static PyObject *deliver(PyObject *Py_UNUSED(module), PyObject *const *given, Py
     }
     if (type != NULL) {
         PyErr_Restore(type, value, traceback);
+        return -1;
+    }
+    return 0;
+}
+
+static bool are_lists(PyObject *const *given, Py_ssize_t count) {
+    bool lists = count == 2 && PyList_Check(given[0]) && PyList_Check(given[1]) &&
+                 PyList_Size(given[0]) == PyList_Size(given[1]);
+    if (!lists) {
+        PyErr_SetString(PyExc_TypeError, "expected two lists of the same length, got other arguments");
+    }
+    return lists;
+}
+
+/* deliver(items, outcomes) */
+static PyObject *loop_deliver(PyObject *Py_UNUSED(loop), PyObject *const *given, Py_ssize_t count) {
+    return !are_lists(given, count) || deliver(given[0], given[1]) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* send(items, outcomes): at once between tasks; `_send_soon` otherwise. */
+static PyObject *loop_send(PyObject *object, PyObject *const *given, Py_ssize_t count) {
+    if (!are_lists(given, count)) {
         return NULL;
     }
-    return Py_NewRef(Py_None);
+    if (((loop_object *)object)->between != PyThread_get_thread_ident()) {
+        return PyObject_CallMethodObjArgs(object, names._send_soon, given[0], given[1], NULL);
+    }
+    return deliver(given[0], given[1]) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* --- the module ------------------------------------------------------------------------------------------ */
 
 static PyType_Slot turn_slots[] = {
-    {Py_tp_doc, (void *)"The base of Turn."}, {Py_tp_dealloc, (void *)turn_dealloc},
-    {Py_tp_traverse, (void *)turn_traverse},  {Py_tp_clear, (void *)turn_clear},
-    {Py_tp_members, (void *)turn_members},    {0, NULL},
+    {Py_tp_doc, (void *)"The base of Turn."},
+    {Py_tp_dealloc, (void *)turn_dealloc},
+    {Py_tp_traverse, (void *)turn_traverse},
+    {Py_tp_clear, (void *)turn_clear},
+    {Py_tp_methods, (void *)turn_methods},
+    {Py_tp_members, (void *)turn_members},
+    {0, NULL},
 };
 
 static PyType_Spec turn_spec = {
@@ -592,10 +651,24 @@ static PyType_Spec turn_spec = {
     .slots = turn_slots,
 };
 
+static PyMethodDef loop_methods[] = {
+    {"between_tasks", (PyCFunction)(void (*)(void))loop_between_tasks, METH_FASTCALL, NULL},
+    {"end_turn", loop_end_turn, METH_NOARGS, NULL},
+    {"flush", loop_flush, METH_NOARGS, NULL},
+    /* The casts are due to the API: the flags say which type the function has. */
+    {"deliver", (PyCFunction)(void (*)(void))loop_deliver, METH_FASTCALL, NULL},
+    {"send", (PyCFunction)(void (*)(void))loop_send, METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyType_Slot loop_slots[] = {
-    {Py_tp_doc, (void *)"The base of AsyncioLoop."}, {Py_tp_dealloc, (void *)loop_dealloc},
-    {Py_tp_traverse, (void *)loop_traverse},         {Py_tp_clear, (void *)loop_clear},
-    {Py_tp_members, (void *)loop_members},           {0, NULL},
+    {Py_tp_doc, (void *)"The base of AsyncioLoop."},
+    {Py_tp_dealloc, (void *)loop_dealloc},
+    {Py_tp_traverse, (void *)loop_traverse},
+    {Py_tp_clear, (void *)loop_clear},
+    {Py_tp_methods, (void *)loop_methods},
+    {Py_tp_members, (void *)loop_members},
+    {0, NULL},
 };
 
 static PyType_Spec loop_spec = {
@@ -603,19 +676,6 @@ static PyType_Spec loop_spec = {
     .basicsize = sizeof(loop_object),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
     .slots = loop_slots,
-};
-
-static PyType_Slot runner_slots[] = {
-    {Py_tp_doc, (void *)"The base of Runner."}, {Py_tp_dealloc, (void *)runner_dealloc},
-    {Py_tp_traverse, (void *)runner_traverse},  {Py_tp_clear, (void *)runner_clear},
-    {Py_tp_members, (void *)runner_members},    {0, NULL},
-};
-
-static PyType_Spec runner_spec = {
-    .name = "aioacl._await.RunnerBase",
-    .basicsize = sizeof(runner_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
-    .slots = runner_slots,
 };
 
 static PyType_Slot item_slots[] = {
@@ -655,12 +715,12 @@ static PyType_Spec wait_spec = {
     .slots = wait_slots,
 };
 
-/* bind_items(item_class, turn_class, ended, not_yet): what aioacl._batches, which imports this module, has
- * made. */
+/* bind_items(item_class, turn_class, mixed_class, ended, not_yet, new, waiting): what aioacl._batches, which
+ * imports this module, has made. */
 static PyObject *bind_items(PyObject *Py_UNUSED(module), PyObject *arguments) {
-    PyObject *item, *turn, *instead;
-    double later;
-    if (!PyArg_ParseTuple(arguments, "O!O!Od", &PyType_Type, &item, &PyType_Type, &turn, &instead, &later)) {
+    PyObject *item, *turn, *mixed, *instead;
+    if (!PyArg_ParseTuple(arguments, "O!O!O!Odii", &PyType_Type, &item, &PyType_Type, &turn, &PyType_Type,
+                          &mixed, &instead, &not_yet, &new_state, &waiting_state)) {
         return NULL;
     }
     if (!PyType_IsSubtype((PyTypeObject *)item, item_type) ||
@@ -669,28 +729,27 @@ static PyObject *bind_items(PyObject *Py_UNUSED(module), PyObject *arguments) {
     }
     item_class = (PyTypeObject *)Py_NewRef(item);
     turn_class = (PyTypeObject *)Py_NewRef(turn);
+    mixed_class = (PyTypeObject *)Py_NewRef(mixed);
     ended = Py_NewRef(instead);
-    not_yet = later;
     Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
     {"bind_items", bind_items, METH_VARARGS, NULL},
     /* The casts are due to the API: the flags say which type the function has. */
-    {"deliver", (PyCFunction)(void (*)(void))deliver, METH_FASTCALL, NULL},
     {"move_items", (PyCFunction)(void (*)(void))move_items, METH_FASTCALL, NULL},
     {"new_item", (PyCFunction)(void (*)(void))new_item, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 int add_items(PyObject *module) {
-    running_loop = attribute_of("asyncio", "_get_running_loop");
+    hooks_here = attribute_of("sys", "get_asyncgen_hooks");
+    invalid_state = attribute_of("asyncio", "InvalidStateError");
     turn_type = add_type(module, "TurnBase", &turn_spec);
     loop_type = add_type(module, "LoopBase", &loop_spec);
-    runner_type = add_type(module, "RunnerBase", &runner_spec);
     item_type = add_type(module, "ItemBase", &item_spec);
     wait_type = add_type(module, "ItemWait", &wait_spec);
-    if (running_loop == NULL || turn_type == NULL || loop_type == NULL || runner_type == NULL ||
+    if (hooks_here == NULL || invalid_state == NULL || turn_type == NULL || loop_type == NULL ||
         item_type == NULL || wait_type == NULL) {
         return -1;
     }

@@ -45,7 +45,7 @@ PyMODINIT_FUNC PyInit__await(void) {
                   add_keeper(module) < 0 || add_dataset(module) < 0 || add_cache(module) < 0 ||
                   add_site(module) < 0 || add_exporter(module) < 0 || add_arguments(module) < 0 ||
                   add_slots(module) < 0 || add_runs(module) < 0 || add_baton(module) < 0 ||
-                  add_items(module) < 0 || add_recorder(module) < 0;
+                  add_driver(module) < 0 || add_items(module) < 0 || add_recorder(module) < 0;
     if (failed) {
         Py_CLEAR(module);
     }

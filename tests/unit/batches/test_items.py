@@ -11,17 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioacl import ParameterError
-from aioacl._base.ffi import (
-    LoopBase,
-    TurnBase,
-    bind_items,
-    deliver,
-    flight_batch,
-    flight_items,
-    move_items,
-    new_item,
-)
-from aioacl._batches.items import BatchItem
+from aioacl._base.ffi import LoopBase, TurnBase, bind_items, flight_batch, flight_items, move_items, new_item
+from aioacl._batches.items import BatchItem, Mixed
 from aioacl._batches.waiting import OVER, RUNNING, WAITING
 from tests.kit import until
 from tests.support.batching import ByHand, batching, check
@@ -146,10 +137,9 @@ def test_interrupt_while_a_turn_is_planned_ends_that_item_only(monkeypatch: pyte
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(loop, "call_soon", interrupted)
+            patch.setattr(loop, "plan", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 infer(1).__await__()
-        assert not loop.planned
         assert await outcome_of(infer(2), hand) == 2
         assert hand.log == [[0], [2]]
 
@@ -179,9 +169,6 @@ def test_item_that_is_awaited_while_its_future_is_made_is_refused_once() -> None
 class Interrupted:
     """A future whose result is interrupted by a signal handler."""
 
-    def done(self) -> bool:
-        return False
-
     def set_result(self, _: Any) -> None:
         raise KeyboardInterrupt
 
@@ -193,7 +180,7 @@ def test_interrupt_of_one_outcome_leaves_the_others_their_outcomes() -> None:
             item._future = loop.create_future()
         items[0]._future = items[2]._future = Interrupted()
         with pytest.raises(KeyboardInterrupt):
-            deliver(items, [0, 10, 20, 30], False)
+            LoopBase().deliver(items, [0, 10, 20, 30])
         assert [items[at]._future.result() for at in (1, 3)] == [10, 30]
 
     on_loop(scene)
@@ -205,8 +192,8 @@ def test_exception_is_a_result_unless_the_outcomes_are_mixed() -> None:
         for item in items:
             item._future = asyncio.get_running_loop().create_future()
         items[2]._future.cancel()
-        deliver(items[:1], [error], False)
-        deliver(items[1:], [error, error], True)
+        LoopBase().deliver(items[:1], [error])
+        LoopBase().deliver(items[1:], Mixed([error, error]))
         assert items[0]._future.result() is error
         assert items[1]._future.exception() is error
         assert items[2]._future.cancelled()
@@ -233,12 +220,15 @@ def test_calls_of_c_with_wrong_arguments_are_refused() -> None:
             lambda: new_item(3, check, 1),  # type: ignore[arg-type]  # on purpose
             lambda: new_item(runner, lambda _: 3, 1),  # type: ignore[arg-type,return-value]  # on purpose
             lambda: new_item(runner, lambda _: (1, "x", 3), 1),  # type: ignore[arg-type,return-value]  # on purpose
-            lambda: deliver([infer(1)], [], False),
+            lambda: LoopBase().deliver([infer(1)], []),
+            lambda: LoopBase().send([infer(1)], ()),  # type: ignore[arg-type]  # on purpose
+            runner.tell,
+            lambda: runner.tell(print, 1, 2, 3),
             lambda: flight_batch(0, 1, (), 0.0),  # type: ignore[arg-type]  # on purpose
             lambda: flight_batch(0, 1, [], "x"),  # type: ignore[arg-type]  # on purpose
             lambda: flight_items(0, 1, (), 0),  # type: ignore[arg-type]  # on purpose
             lambda: flight_items("x", 1, [], 0),  # type: ignore[arg-type]  # on purpose
-            lambda: bind_items(TurnBase, TurnBase, None, 0.0),  # type: ignore[arg-type]  # on purpose
+            lambda: bind_items(TurnBase, TurnBase, list, None, 0.0, 0, 1),  # type: ignore[arg-type]  # on purpose
             lambda: move_items((), RUNNING, OVER),  # type: ignore[arg-type]  # on purpose
             lambda: move_items([], "x", OVER),  # type: ignore[arg-type]  # on purpose
             BatchItem,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import threading
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -272,17 +273,17 @@ async def test_79_scrape_returns_while_another_thread_holds_each_lock(open_devic
             device._manager.admission.changed,
             manager._managers_lock,
             runtime._lock,
-            infer._runner._baton,
             model._life._lock,
         )
-        for lock in locks:
+
+        def hold(lock: Any, stop: Stop) -> None:
+            with lock:
+                stop()
+
+        holders: list[Callable[[Stop], object]] = [partial(hold, lock) for lock in locks]
+        for held in (*holders, infer._runner.tell):
             stop = Stop()
-
-            def hold(lock: Any = lock, stop: Stop = stop) -> None:
-                with lock:
-                    stop()
-
-            holding = Raised(hold)
+            holding = Raised(partial(held, stop))
             assert stop.begun.wait(PATIENCE_SECONDS)
             Raised(aioacl.prometheus_text).join()  # fails if the scrape waits
             stop.go_on.set()
