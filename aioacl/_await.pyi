@@ -157,6 +157,8 @@ class RunnerBase:
     refusal: Callable[[], object] | None
     last: Any
     max_rows: int
+    spec: Spec | None
+    shape: Hashable
     def arrive(self, turn: TurnBase, /) -> None:
         """Tells `_arrive` about the items of a turn of a loop, or of a thread."""
 

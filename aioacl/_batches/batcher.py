@@ -22,6 +22,7 @@ from aioacl._handles.operation import Operation
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Hashable, Iterable
 
+    from aioacl._base.ffi import Spec
     from aioacl._base.options import Seconds
     from aioacl._base.origin import Origin, Site
     from aioacl._batches.executor import Executor, Watched
@@ -99,6 +100,7 @@ class Batcher(Made):
         check: Callable[[Any], tuple[Any, int, Hashable]],
         serve: Callable[[tuple[Model, ...], BatchThread], Iterable[tuple[Executor, Watched]]],
         models: tuple[Model, ...] = (),
+        usual: tuple[Spec, Hashable] | None = None,
     ) -> None:
         self._born: Origin | None = None
         self._site: Site | None = None
@@ -110,6 +112,8 @@ class Batcher(Made):
         self._replaced = 0  # how often the models were replaced
         self._replacing = sync.lock()  # for changes of the models
         self._runner = Runner(rules)
+        if usual is not None:
+            self._runner.spec, self._runner.shape = usual
         self._runner.thread.start()
         self._served = [Served(executor, device) for executor, device in serve(models, self._runner.thread)]
         if models:

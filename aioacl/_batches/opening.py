@@ -115,7 +115,7 @@ def open_batcher(
     rows, rules = options.rules_for(models[0])
 
     async def make() -> Batcher:
-        batcher = Batcher._make(rules, rows.check, partial(served_by, rows), models)
+        batcher = Batcher._make(rules, rows.check, partial(served_by, rows), models, rows.usual)
         batcher._handed_out = True
         return batcher
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base.errors import NotSupported, ParameterError
-from aioacl._base.ffi import Arguments, check_arguments
+from aioacl._base.ffi import Arguments
 from aioacl._models.arguments import _shape, _view, in_order
 
 if TYPE_CHECKING:
@@ -49,7 +49,11 @@ class RowsOfModel:
             and all(description.batched)
             and all(info.shape[0] is None for info in description.inputs)
         )
-        self._only = next(iter(self._gears))
+
+    @property
+    def usual(self) -> tuple[Spec, Shape] | None:
+        """What C must know to check the usual items of a model whose gears are batches."""
+        return (self.spec, next(iter(self._gears))) if self._batches else None
 
     @property
     def zeros(self) -> Arguments:
@@ -70,15 +74,6 @@ class RowsOfModel:
         Raises:
             ParameterError: the item is wrong. The error names the input and both shapes.
         """
-        if self._batches:
-            arguments = check_arguments(self.spec, x)
-            if arguments is not None:
-                rows = arguments.rows
-                if rows is not None and rows <= self.max_rows:
-                    return arguments, rows, self._only
-        return self._check_in_python(x)
-
-    def _check_in_python(self, x: Any) -> tuple[Arguments, int, Shape]:
         inputs = self.description.inputs
         values = in_order(inputs, x, "input")
         views = tuple(_view(info, value, "input") for info, value in zip(inputs, values, strict=True))

@@ -61,6 +61,7 @@ class Runner(RunnerBase):
         core: the decisions.
         hold: how long an idle model may wait for more items.
         max_rows: the most rows of a batch.
+        spec, shape: of the usual items, which C checks; None if Python checks all.
         loops: the asyncio loops that have waited for items.
         last: the one for which an item has waited last.
         ports: the trio runs and threads that wait for items.

@@ -11,7 +11,8 @@
 #include <string.h>
 
 PyTypeObject *arguments_type;
-static PyTypeObject *spec_type, *array_type;
+PyTypeObject *spec_type;
+static PyTypeObject *array_type;
 
 /* --- Spec ------------------------------------------------------------------------------------------------- */
 
@@ -357,25 +358,26 @@ static bool take_all(arguments_object *self, PyObject *given) {
     return taken;
 }
 
-/* check(spec, given): the Arguments, or None if Python must check what was given. */
+arguments_object *check_call(spec_object *spec, PyObject *given) {
+    arguments_object *self = atomic_load(&aio_in_child) ? NULL : new_arguments(spec);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->gear = take_all(self, given) ? gear_of(self) : -1;
+    PyErr_Clear(); /* Python finds the same error, and explains it */
+    if (self->gear < 0) {
+        Py_CLEAR(self);
+    }
+    return self;
+}
+
+/* check_arguments(spec, given): the Arguments, or None if Python must check what was given. */
 static PyObject *check(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count) {
     if (count != 2 || !PyObject_TypeCheck(given[0], spec_type)) {
         return PyErr_Format(PyExc_TypeError, "expected a Spec and the arguments of a call");
     }
-    if (atomic_load(&aio_in_child)) {
-        Py_RETURN_NONE;
-    }
-    arguments_object *self = new_arguments((spec_object *)given[0]);
-    if (self == NULL) {
-        return NULL;
-    }
-    self->gear = take_all(self, given[1]) ? gear_of(self) : -1;
-    PyErr_Clear(); /* Python finds the same error, and explains it */
-    if (self->gear < 0) {
-        Py_DECREF((PyObject *)self);
-        Py_RETURN_NONE;
-    }
-    return (PyObject *)self;
+    arguments_object *self = check_call((spec_object *)given[0], given[1]);
+    return self == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : (PyObject *)self;
 }
 
 /* Arguments(spec, views, gear, rows): of memoryviews that Python has checked. `rows` is None without batches.

@@ -32,7 +32,8 @@ typedef struct {
     PyObject *news;                  /* a list; NULL before the first news */
     Py_ssize_t handled;              /* how many entries at its front were taken */
     Py_ssize_t max_rows;
-    char driven; /* a thread drives */
+    PyObject *spec, *shape; /* of the items that C can check; NULL or None: Python checks all items */
+    char driven;            /* a thread drives */
 } runner_object;
 
 /* The base of BatchItem. `waiting.Item` describes the fields that the core uses. */

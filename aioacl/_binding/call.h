@@ -54,7 +54,7 @@ typedef struct {
     PyObject **cores; /* of each slot, its StreamCore */
 } slots_object;
 
-extern PyTypeObject *arguments_type, *slots_type;
+extern PyTypeObject *arguments_type, *slots_type, *spec_type;
 
 /* call.c */
 bool is_run(PyObject *object);
@@ -89,6 +89,8 @@ void free_call(aio_model_call *call);
 
 /* arguments.c */
 int add_arguments(PyObject *module);
+/* Returns the Arguments, or NULL: with an exception, or without one if Python must check what was given. */
+arguments_object *check_call(spec_object *spec, PyObject *given);
 /* Returns the smallest gear for that many rows; -1: none. */
 int gear_for_rows(const spec_object *spec, Py_ssize_t rows);
 

@@ -183,6 +183,8 @@ static int runner_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->refusal);
     Py_VISIT(self->last);
+    Py_VISIT(self->spec);
+    Py_VISIT(self->shape);
     Py_VISIT(self->news);
     return 0;
 }
@@ -191,6 +193,8 @@ static int runner_clear(PyObject *object) {
     runner_object *self = (runner_object *)object;
     Py_CLEAR(self->refusal);
     Py_CLEAR(self->last);
+    Py_CLEAR(self->spec);
+    Py_CLEAR(self->shape);
     Py_CLEAR(self->news);
     self->handled = 0;
     return 0;
@@ -213,6 +217,8 @@ static PyMemberDef runner_members[] = {
     {"refusal", T_OBJECT, offsetof(runner_object, refusal), 0, NULL},
     {"last", T_OBJECT, offsetof(runner_object, last), 0, NULL},
     {"max_rows", T_PYSSIZET, offsetof(runner_object, max_rows), 0, NULL},
+    {"spec", T_OBJECT, offsetof(runner_object, spec), 0, NULL},
+    {"shape", T_OBJECT, offsetof(runner_object, shape), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 

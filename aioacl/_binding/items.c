@@ -12,6 +12,7 @@
  * signal handler, or run a finalizer that ends the turn. So the fields are read again after each call.
  */
 #include "batches.h"
+#include "call.h"
 
 PyTypeObject *item_type, *turn_type;
 static PyTypeObject *loop_type, *wait_type;
@@ -180,6 +181,30 @@ static int set_checked(item_object *self, PyObject *checked) {
     return 0;
 }
 
+/* Checks an item of the usual kind here. Returns 0 if Python must check it, or -1 with an exception. */
+static int take_checked(item_object *self, const runner_object *runner, PyObject *x) {
+    if (runner->spec == NULL || !PyObject_TypeCheck(runner->spec, spec_type)) {
+        return 0;
+    }
+    arguments_object *call = check_call((spec_object *)runner->spec, x);
+    if (call == NULL || call->rows < 1 || call->rows > runner->max_rows) {
+        Py_XDECREF((PyObject *)call);
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    self->rows = call->rows;
+    self->call = (PyObject *)call;
+    self->shape = Py_XNewRef(runner->shape);
+    return 1;
+}
+
+/* Lets Python check an item. Returns -1 with the error. */
+static int take_from_python(item_object *self, PyObject *check, PyObject *x) {
+    PyObject *checked = PyObject_CallFunctionObjArgs(check, x, NULL);
+    int taken = checked ? set_checked(self, checked) : -1;
+    Py_XDECREF(checked);
+    return taken;
+}
+
 /* new_item(runner, check, x) */
 static PyObject *new_item(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count) {
     if (count != 3 || item_class == NULL || !PyObject_TypeCheck(given[0], runner_type)) {
@@ -193,18 +218,18 @@ static PyObject *new_item(PyObject *Py_UNUSED(module), PyObject *const *given, P
         }
         Py_DECREF(refused);
     }
-    PyObject *checked = PyObject_CallFunctionObjArgs(given[1], given[2], NULL);
-    item_object *self = checked ? (item_object *)PyType_GenericAlloc(item_class, 0) : NULL;
-    if (self != NULL) {
-        self->runner = Py_NewRef(given[0]);
-        self->key = Py_NewRef(Py_None);
-        self->patient = 1;
-        self->state = new_state;
-        if (set_checked(self, checked) < 0) {
-            Py_CLEAR(self);
-        }
+    item_object *self = (item_object *)PyType_GenericAlloc(item_class, 0);
+    if (self == NULL) {
+        return NULL;
     }
-    Py_XDECREF(checked);
+    self->runner = Py_NewRef(given[0]);
+    self->key = Py_NewRef(Py_None);
+    self->patient = 1;
+    self->state = new_state;
+    int taken = take_checked(self, runner, given[2]);
+    if (taken < 0 || (taken == 0 && take_from_python(self, given[1], given[2]) < 0)) {
+        Py_CLEAR(self);
+    }
     return (PyObject *)self;
 }
 
