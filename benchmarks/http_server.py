@@ -7,6 +7,7 @@ The echo answers with the request.
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import socket
 import sys
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     App = Callable[[Any, Any, Any], Awaitable[None]]
 
+NEW_OBJECTS: Final = 50_000  # as in examples/service
 FOLDER: Final = Path(__file__).resolve().parents[1] / "examples" / "service"
 
 
@@ -100,7 +102,9 @@ async def serve(app: App) -> None:
 
 
 def main(name: str) -> None:
-    """Runs a server by its name, on uvloop."""
+    """Runs a server by its name, on uvloop. The echo collects garbage as rarely as the service."""
+    gc.set_threshold(NEW_OBJECTS)
+    gc.freeze()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve({"echo": echo, "service": service}[name]()))
 

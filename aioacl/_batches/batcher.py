@@ -197,7 +197,8 @@ class Batcher(Made):
         if key is not None or timeout is not None or wait is not True:
             must_be_bool("wait", wait)
             deadline_of(timeout)  # raises now if it is wrong
-            _must_be_hashable(key)
+            if key is not None:
+                _must_be_hashable(key)
             item._key, item._timeout, item._patient = key, timeout, wait
         return item
 
