@@ -94,7 +94,9 @@ def served(monkeypatch: pytest.MonkeyPatch, token: str = "", **changes: Any) -> 
     for name, value in changes.items():
         setattr(module, name, value)
     listening = socket.create_server((HOST, 0))
-    server = uvicorn.Server(uvicorn.Config(module.app, log_level="warning"))
+    # By default, uvicorn closes a connection that sends nothing for 5 seconds. A machine that is so slow could lose the
+    # next request.
+    server = uvicorn.Server(uvicorn.Config(module.app, log_level="warning", timeout_keep_alive=600))
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:
