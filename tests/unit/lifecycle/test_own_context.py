@@ -26,6 +26,7 @@ from tests.kit import (
     hanging,
     held_fill,
     hung_in,
+    next_event,
     raises,
     reset_by_other_code,
     settle_maintenance,
@@ -590,10 +591,8 @@ async def test_device_whose_queries_return_the_code_of_a_task_is_not_taken_for_s
         ):
             await stream.fill(memory, 1)
         assert caught.value.action == "reset"
-        async for event in events:
-            if event.kind == "fault":
-                break
-        for text in (str(caught.value), event.text, device.health.last_fault):
+        reported = (await next_event(events, "fault")).text
+        for text in (str(caught.value), reported, device.health.last_fault):
             assert "either the device has failed, or other code has set STOP mode" in text
         await device.force_reset(grace=0)
 
