@@ -91,9 +91,10 @@ def test_task_timeout_is_not_divided_beyond_the_time_limits_of_items() -> None:
     world = World()
     jobs = batch({0: Ending.TASK_TIMEOUT}, 4)
     jobs[0]._deadline, jobs[1]._deadline = 10.0, 15.0
+    world.now = 1.0
     world.arrive(*jobs)
     (execution,) = world.begin()
-    world.now = 6.0  # a repeat would end at 12
+    world.now = 7.5  # a repeat would end at 14
     assert [job.name for job in world.end(execution)] == [0]
     world.run()
     assert [job.outcome for job in jobs[1:]] == [Ending.DONE] * 3

@@ -221,6 +221,18 @@ def test_turn_that_finds_its_model_idle_is_one_batch() -> None:
     assert [len(each.items) for each in world.begin()] == [32]
 
 
+def test_batch_that_is_held_leaves_when_its_time_is_over_or_at_the_close() -> None:
+    for closing in (False, True):
+        world = World(Rules(GEARS, hold=10.0))
+        world.arrive(Job(0))
+        assert world.begin() == []
+        assert world.core.wake == 10.0
+        world.core.closing = closing
+        world.now = 0.0 if closing else 10.0
+        (execution,) = world.begin()
+        assert [job.name for job in execution.items] == [0]
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from("ab"), st.booleans()), min_size=1, max_size=8))
 def test_quick_way_of_a_turn_finds_the_batch_of_the_usual_way(rows: list[tuple[int, str, bool]]) -> None:
