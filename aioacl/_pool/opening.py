@@ -76,7 +76,8 @@ def open_pool(
         instances: how often the model is loaded on each device.
         warm_up: whether each load executes the model once for each gear and slot. One execution is always made.
         supervise: whether the devices are supervised, as by `device.supervise()`. For other arguments of it, pass False
-            and supervise `infer.devices`.
+            and supervise `infer.devices`. For a second pool on the same devices, pass False: a device has one
+            supervisor.
         pauses: the seconds between the tries to open a device; and as for `device.supervise`, like `foreign`.
         foreign: whether a supervisor may reset a device that other code of the process has perhaps set.
         max_rows: as for `open_batcher`, like `limit`, `limit_per_key`, `in_flight`, `hold` and `attempts`.
