@@ -233,6 +233,16 @@ def test_batch_that_is_held_leaves_when_its_time_is_over_or_at_the_close() -> No
         assert [job.name for job in execution.items] == [0]
 
 
+def test_full_batch_of_a_shape_leaves_while_an_older_item_of_another_is_held() -> None:
+    world = World(Rules(GEARS, hold=10.0))
+    world.arrive(Job(0, shape=64))
+    assert world.begin() == []
+    world.now = 1.0
+    world.arrive(*[Job(number, shape=128) for number in range(1, 33)])
+    (execution,) = world.begin()
+    assert [job.name for job in execution.items] == [*range(1, 33)]
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from("ab"), st.booleans()), min_size=1, max_size=8))
 def test_quick_way_of_a_turn_finds_the_batch_of_the_usual_way(rows: list[tuple[int, str, bool]]) -> None:
