@@ -13,6 +13,7 @@ from aioacl._base.public import publish
 from aioacl._base.unique import record
 from aioacl._batches import totals
 from aioacl._batches.executor import Served
+from aioacl._batches.keys import key_of
 from aioacl._batches.models import count_of, must_fit, warm
 from aioacl._batches.results import BatchResults
 from aioacl._batches.runner import Runner
@@ -176,7 +177,7 @@ class Batcher(Made):
         Args:
             x: an item of 1 to `max_rows` rows, in the forms that the model takes.
             key: whose item it is, any hashable value, for example the name of a tenant. Keys take turns, one item each;
-                the items of one key run in the order of their awaits.
+                the items of one key run in the order of their awaits. The comparison of two keys must not block.
             wait: if False, raises QueueFull instead of waiting for room.
             timeout: the longest wait in seconds, from the await on; None waits without a limit.
 
@@ -197,9 +198,7 @@ class Batcher(Made):
         if key is not None or timeout is not None or wait is not True:
             must_be_bool("wait", wait)
             deadline_of(timeout)  # raises now if it is wrong
-            if key is not None:
-                _must_be_hashable(key)
-            item._key, item._timeout, item._patient = key, timeout, wait
+            item._key, item._timeout, item._patient = key_of(key), timeout, wait
         return item
 
     def map(
@@ -362,15 +361,6 @@ class Batcher(Made):
     def __repr__(self) -> str:
         state = "closed" if self._runner.refusal is not None else f"{self.waiting} rows waiting"
         return f"<Batcher of {len(self._served)} models, at most {self.max_rows} rows, {state}>"
-
-
-def _must_be_hashable(key: Hashable) -> None:
-    try:
-        hash(key)
-    except TypeError:
-        raise ParameterError(
-            f"key must be hashable, got {repr_of(key)}", hint="Pass for example a str or an int."
-        ) from None
 
 
 def _abort(runner: Runner, _: object) -> None:
