@@ -14,7 +14,7 @@ from aioacl._base.unique import record
 from aioacl._batches import totals
 from aioacl._batches.executor import Served
 from aioacl._batches.keys import key_of
-from aioacl._batches.models import count_of, must_fit, warm
+from aioacl._batches.models import count_of, must_fit, must_have_slots, warm
 from aioacl._batches.results import BatchResults
 from aioacl._batches.runner import Runner
 from aioacl._handles.handle import Made
@@ -258,12 +258,14 @@ class Batcher(Made):
             An Operation; await it, or call its `result()`.
 
         Raises:
-            ParameterError: a model does not fit the others, or the batcher is closed.
+            ParameterError: a model does not fit the others, or has fewer slots than `in_flight`, or the batcher is
+                closed.
             DeviceFault: the first execution of a new model has failed. The code may select another subclass.
             DeviceTimeout: `result(timeout)` has waited so long. The models are replaced if their first execution has
                 ended.
         """
         must_fit(models, self._models[:1])
+        must_have_slots(min(model._life.slots for model in models), self._rules.in_flight)
         return Operation("infer.replace()", lambda: self._replace(models), self)
 
     async def _replace(self, models: tuple[Model, ...]) -> None:

@@ -52,6 +52,15 @@ def count_of(name: str, value: Any, least: int, hint: str = "") -> int:
     return count
 
 
+def must_have_slots(slots: int, in_flight: int) -> None:
+    """Raises ParameterError unless each execution in flight has a slot."""
+    if in_flight > slots:
+        raise ParameterError(
+            f"in_flight must be at most {slots}, the slots of the model, got {in_flight}",
+            hint="Load the model with more slots, or pass a smaller in_flight.",
+        )
+
+
 def must_fit(models: tuple[Any, ...], beside: tuple[Model, ...] = ()) -> None:
     """Raises ParameterError unless the arguments are open models of the same inputs, outputs and gears."""
     if not models:
@@ -64,6 +73,11 @@ def must_fit(models: tuple[Any, ...], beside: tuple[Model, ...] = ()) -> None:
                 f"expected a Model, got {repr_of(model)}", hint="Pass `await device.load_model(path)`."
             )
         model._life.check()
+    if len({id(model) for model in models}) < len(models):
+        raise ParameterError(
+            "expected different models, got the same one twice",
+            hint="Pass each model once; in_flight is the number of its executions.",
+        )
     described = [model._described for model in (*models, *beside)]
     for what in ("inputs", "outputs", "gears"):
         first = getattr(described[0], what)

@@ -9,7 +9,7 @@ from aioacl._base.errors import ParameterError
 from aioacl._base.options import bound_of
 from aioacl._base.public import publish
 from aioacl._batches.batcher import Batcher
-from aioacl._batches.models import count_of, must_fit, served_by
+from aioacl._batches.models import count_of, must_fit, must_have_slots, served_by
 from aioacl._batches.rows import RowsOfModel
 from aioacl._batches.state import Rules
 from aioacl._handles.operation import Opening
@@ -39,11 +39,7 @@ class Options:
         self._in_flight = count_of("in_flight", in_flight, 1)
         self._hold = bound_of("hold", hold)
         self._attempts = count_of("attempts", attempts, 1)
-        if self._in_flight > slots:
-            raise ParameterError(
-                f"in_flight must be at most {slots}, the slots of the model, got {in_flight}",
-                hint="Load the model with more slots, or pass a smaller in_flight.",
-            )
+        must_have_slots(slots, self._in_flight)
 
     def rules_for(self, model: Model) -> tuple[RowsOfModel, Rules]:
         """Returns the rows of a model, and the rules of a batcher for such models. Raises ParameterError."""

@@ -193,6 +193,25 @@ async def test_other_objects_than_models_are_refused(model: aioacl.Model) -> Non
             open_batcher(*models)
 
 
+async def test_same_model_twice_is_refused(model: aioacl.Model) -> None:
+    with pytest.raises(ParameterError, match="the same one twice"):
+        open_batcher(model, model)
+    async with open_batcher(model) as infer:
+        with pytest.raises(ParameterError, match="the same one twice"):
+            infer.replace(model, model)
+
+
+async def test_replace_by_a_model_with_too_few_slots_is_refused(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.load_model(BATCHES) as old,
+        device.load_model(BATCHES, slots=1) as new,
+        open_batcher(old) as infer,
+    ):
+        with pytest.raises(ParameterError, match="in_flight must be at most 1"):
+            infer.replace(new)
+
+
 async def test_models_that_differ_are_refused(open_device: OpenDevice) -> None:
     async with open_device() as device, device.load_model(FIXED) as one, device.load_model(BATCHES) as other:
         with pytest.raises(ParameterError, match="the same inputs"):
