@@ -85,6 +85,9 @@ class Core(Generic[I]):
         if model.leaving and not model.running and model in self.models:
             self.models.remove(model)
             model.device.models.remove(model)
+            if not model.device.models and self.models:  # its suspects run on another device
+                self.models[-1].device.suspects.extend(model.device.suspects)
+                model.device.suspects.clear()
             self._look()
 
     def arrive(self, turn: Turn[I], now: float) -> list[I]:

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from aioacl._batches.state import Ending, Rules
+from aioacl._batches.state import DeviceState, Ending, ModelState, Rules
 from tests.unit.batches.decisions import GEARS, Job, World
 
 FAULTS = (Ending.DEVICE, Ending.DEVICE_ALONE)
@@ -232,6 +232,23 @@ def test_suspects_run_on_an_idle_device_while_theirs_is_reset() -> None:
     assert world.begin() == []
     world.run()
     assert {job.outcome for job in jobs} == {Ending.DONE}
+
+
+def test_suspects_of_a_model_that_is_replaced_during_the_reset_run_on_the_new_one() -> None:
+    world = World(comes_back=False)
+    jobs = batch({}, 2)
+    world.arrive(*jobs)
+    (execution,) = world.begin()
+    world.end(execution, Ending.DEVICE)
+    world.core.tell(execution.model.device, is_open=False, coming=True, generation=0)
+    new = ModelState[Job](DeviceState())
+    world.core.add_model(new)
+    world.core.drain_model(execution.model)
+    assert world.core.models == [new]
+    assert world.core.left() == jobs
+    world.run()
+    assert {job.outcome for job in jobs} == {Ending.DONE}
+    assert world.log == [[0, 1], [0], [1]]
 
 
 def test_suspect_that_is_cancelled_does_not_run_again() -> None:
