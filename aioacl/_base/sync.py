@@ -128,7 +128,8 @@ backend: Backend = Threads()
 _lasting: list[weakref.ref[Any]] = []
 
 
-def _watched(made: T) -> T:
+def watched(made: T) -> T:
+    """Adds an object with `_is_owned` to the locks of `must_not_own`, and returns it."""
     if hasattr(made, "_is_owned"):  # the locks of a test's backend may lack this method
         _lasting.append(weakref.ref(made, _lasting.remove))
     return made
@@ -136,7 +137,7 @@ def _watched(made: T) -> T:
 
 def lock() -> Lock:
     """Returns a new lock of the current backend."""
-    return _watched(backend.lock())
+    return watched(backend.lock())
 
 
 def condition(*, lasting: bool = True) -> Condition:
@@ -145,7 +146,7 @@ def condition(*, lasting: bool = True) -> Condition:
     If `lasting` is False, the user of the condition has to pass the condition to `must_not_own`.
     """
     made = backend.condition()
-    return _watched(made) if lasting else made
+    return watched(made) if lasting else made
 
 
 def is_owned(held: object) -> bool:

@@ -83,7 +83,11 @@ class Runner(RunnerBase):
         self._waits: list[tuple[Callable[[], bool], JobFuture[None]]] = []
         self.aborted = False
         self._wake: float | None = None
-        _all.add(self)
+        _all.add(sync.watched(self))
+
+    def _is_owned(self) -> bool:
+        """Whether this thread drives or handles ends. A handler or finalizer that blocks here would wait for itself."""
+        return get_ident() in (self._driver, self.thread.number)
 
     # --- news, from any thread --------------------------------------------------------------------------------------
 

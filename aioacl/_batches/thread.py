@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import sync
@@ -30,9 +31,14 @@ THREAD: Final = "aioacl-batch"
 
 
 class BatchThread:
-    """The thread, and the runs of models whose ends it waits for."""
+    """The thread, and the runs of models whose ends it waits for.
+
+    Attributes:
+        number: the number of the thread; 0 if it does not run.
+    """
 
     def __init__(self) -> None:
+        self.number = 0
         self._runs: dict[int, BatchRun] = {}
         self._keys = itertools.count(1)
         self._soon: deque[Callable[[], object]] = deque()
@@ -95,10 +101,11 @@ class BatchThread:
 
     def _serve(self) -> None:
         """Runs on the thread."""
-        port = self._port
+        port, self.number = self._port, get_ident()
         while port is not None and self._port is not None:
             lib.aio_port_wait(port.handle)
             self._handle()
+        self.number = 0
         self._soon.clear()
         del port  # the traceback of an error refers to this frame, and the descriptor must not last as long
 

@@ -178,3 +178,38 @@ def test_exit_of_a_signal_handler_while_results_are_made_ends_the_program(
         with pytest.raises(SystemExit, match="7"):
             asyncio.run(use(infer))
         monkeypatch.undo()
+
+
+def test_result_in_a_handler_that_interrupts_the_driver_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with batching(OnThread()) as infer:
+        core = infer._runner.core
+        arrive, raised = core.arrive_alone, list[str]()
+
+        def interrupted(*arguments: Any) -> Any:
+            try:
+                infer("inner").result(PATIENCE_SECONDS)
+            except RuntimeError as error:
+                raised.append(str(error))
+            return arrive(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(core, "arrive_alone", interrupted)
+            assert infer(1).result(PATIENCE_SECONDS) == 1
+        assert "a signal handler that interrupted the owner of a lock" in raised[0]
+        assert infer(2).result(PATIENCE_SECONDS) == 2
+
+
+def test_result_in_a_finalizer_on_the_thread_of_the_batcher_is_refused() -> None:
+    with batching(OnThread()) as infer:
+        raised = list[Any]()
+
+        def finalize() -> None:
+            try:
+                raised.append(infer("inner").result(PATIENCE_SECONDS))
+            except RuntimeError as error:
+                raised.append(str(error))
+
+        infer._runner.thread.soon(finalize)
+        assert until_now(lambda: bool(raised))
+        assert "a signal handler that interrupted the owner of a lock" in raised[0]
+        assert infer(2).result(PATIENCE_SECONDS) == 2
