@@ -273,7 +273,7 @@ class Batcher(Made):
         new = [Served(executor, device) for executor, device in self._serve(models, runner.thread)]
         try:
             for each in new:
-                await warm(each.executor)
+                await warm(each.executor, runner)
             if runner.refusal is not None:
                 runner.refusal()
         except BaseException:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aioacl._base.errors import DeviceTimeout, ParameterError
@@ -10,35 +9,32 @@ from aioacl._base.options import repr_of, whole_of
 from aioacl._batches.execution import ModelDevice, ModelExecutor
 from aioacl._batches.executor import Watched
 from aioacl._models.model import Model
-from aioacl._wait.job_future import JobFuture
 
 if TYPE_CHECKING:
     from aioacl._batches.executor import DeviceView, Executor, Outcomes
     from aioacl._batches.rows import RowsOfModel
+    from aioacl._batches.runner import Runner
     from aioacl._batches.thread import BatchThread
 
 
-def _end(future: JobFuture[None], outcomes: Outcomes) -> None:
-    if not future.claim():
-        return
-    if isinstance(outcomes, BaseException):
-        future.finish(partial(future.set_exception, outcomes))
-    else:
-        future.finish(partial(future.set_result, None))
+async def warm(executor: Executor, runner: Runner) -> None:
+    """Executes one row of zeros. Returns early if the batcher is closed meanwhile."""
+    ended: list[Outcomes] = []
 
+    def end(outcomes: Outcomes) -> None:
+        ended.append(outcomes)
+        runner.look()
 
-async def warm(executor: Executor) -> None:
-    """Executes one row of zeros."""
-    future = JobFuture[None]()
-    executor.execute([executor.zeros], partial(_end, future))
-    if not await future.ended():
+    executor.execute([executor.zeros], end)
+    if not await runner.when(lambda: bool(ended)).ended():
         raise DeviceTimeout(
             "the first execution of the new model has not ended in time", hint="Pass a longer timeout."
         )
     try:
-        future.result(0)
+        if ended and isinstance(ended[0], BaseException):
+            raise ended[0]
     finally:
-        del future  # the traceback of its exception refers to this frame
+        ended.clear()  # the traceback of the exception refers to this frame
 
 
 def count_of(name: str, value: Any, least: int, hint: str = "") -> int:

@@ -133,7 +133,10 @@ class Runner(RunnerBase):
         self.tell(self._abort)
 
     def when(self, true: Callable[[], bool]) -> JobFuture[None]:
-        """Returns a future that ends when the function returns True. The driver calls it after each news."""
+        """Returns a future that ends when the function returns True, or when all items have been aborted.
+
+        The driver calls the function after each news.
+        """
         future = JobFuture[None]()
         self.tell(self._waits.append, (true, future))
         return future
@@ -375,7 +378,7 @@ class Runner(RunnerBase):
     def _end_waits(self) -> None:
         for wait in tuple(self._waits):
             true, future = wait
-            if true():
+            if self.aborted or true():
                 self._waits.remove(wait)
                 _end(future)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import sync
 from aioacl._base.ffi import Baton, ffi, lib, pointer
+from aioacl._batches.failures import closed_error
 from aioacl._batches.interrupts import uninterrupted
 from aioacl._wait.port import Port
 
@@ -70,10 +71,14 @@ class BatchThread:
             lib.aio_port_share(port.handle, only is not None and only is self._reader)
 
     def begin(self, run: BatchRun) -> int:
-        """Begins a run. Its `over` is called with its result. Returns 0, or the code of a refusal."""
+        """Begins a run. Its `over` is called with its result. Returns 0, or the code of a refusal.
+
+        Raises:
+            ParameterError: the thread has ended.
+        """
         port, key = self._port, next(self._keys)
         if port is None:
-            return lib.AIO_NOT_OPEN
+            raise closed_error()
         self._runs[key] = run
         code = run._begin(self._pointer, key)
         if code:

@@ -178,6 +178,18 @@ async def test_close_gives_up_the_executions_that_run(open_device: OpenDevice) -
         assert np.array_equal(await model(rows(2)), rows(2) @ WEIGHTS)
 
 
+async def test_execution_after_the_end_of_the_thread_is_refused(open_device: OpenDevice) -> None:
+    async with (
+        open_device() as device,
+        device.load_model(offline.product()) as model,
+        open_batcher(model) as infer,
+    ):
+        await infer.close()
+        executor = infer._served[0].executor
+        with pytest.raises(ParameterError, match="the batcher is closed"):
+            executor.execute([executor.zeros], lambda _: None)
+
+
 async def test_execution_behind_a_reset_loads_the_model_again(open_device: OpenDevice) -> None:
     async with (
         open_device() as device,

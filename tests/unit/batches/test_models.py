@@ -16,7 +16,7 @@ import pytest
 import aioacl
 from aioacl import AclError, DeviceFault, NotSupported, ParameterError, open_batcher, simulator
 from aioacl._base.paths import DATA
-from tests.kit import FAULT, TASK_FAULT, Waiting, raises, until
+from tests.kit import FAULT, TASK_FAULT, Waiting, hanging, raises, until
 from tests.support.batching import tasks
 
 if TYPE_CHECKING:
@@ -400,6 +400,19 @@ async def test_model_that_fails_its_first_execution_replaces_nothing(open_device
             await raises(DeviceFault, infer.replace(new))
         assert infer.models == (old,)
         assert is_right(await infer(item(1)), item(1))
+
+
+async def test_close_during_the_first_execution_of_a_new_model_ends_the_replace(open_device: OpenDevice) -> None:
+    async with open_device() as device, device.load_model(BATCHES) as old, device.load_model(BATCHES) as new:
+        infer = await open_batcher(old)
+        async with tasks() as group:
+            simulator.hang_call(EXECUTE)
+            replacing = Waiting(group, lambda: infer.replace(new))
+            await until(hanging(EXECUTE))
+            await infer.close()
+            error = await raises(ParameterError, replacing.outcome())
+            simulator.release_call(EXECUTE)
+        assert "the batcher is closed" in str(error)
 
 
 async def test_two_models_share_the_items(open_device: OpenDevice) -> None:
