@@ -248,18 +248,21 @@ class Supervision:
         if locked:
             with self._admission.changed:
                 self._end(supervisor)
-        else:
-            self._end(supervisor)
+        elif self.current is supervisor:
+            self.current = None
+            for changed in tuple(self._admission.observers.values()):  # these take no lock
+                changed()
         self._manager.stuck_calls.wake()  # its thread ends if nothing needs it
 
     def _end(self, supervisor: Supervisor) -> None:
         if self.current is supervisor:
             self.current = None
+            self._admission.announce()  # what waits for a reset by the supervisor would wait for ever
 
     def drop(self, user: object) -> None:
         """Ends the supervisor of an open that was closed. Call it with the lock held."""
         if self.current is not None and self.current._user is user:
-            self.current = None
+            self._end(self.current)
 
     def act(self) -> float | None:
         """Lets the supervisor look at the device. Returns after how many seconds to look again, or None."""

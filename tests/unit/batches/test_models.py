@@ -16,7 +16,7 @@ import pytest
 import aioacl
 from aioacl import AclError, DeviceFault, NotSupported, ParameterError, open_batcher, simulator
 from aioacl._base.paths import DATA
-from tests.kit import FAULT, TASK_FAULT, Waiting, hanging, raises, until
+from tests.kit import FAULT, TASK_FAULT, Waiting, hanging, raises, reset_call, until
 from tests.support.batching import tasks
 
 if TYPE_CHECKING:
@@ -320,6 +320,31 @@ async def test_items_of_a_failed_device_get_its_failure_if_nothing_resets_it(ope
 
 
 @pytest.mark.leaves("offline_models")  # as above
+@pytest.mark.parametrize("how", ["block", "finalizer", "close"])
+async def test_72_items_fail_when_the_supervisor_of_their_failed_device_ends(
+    open_device: OpenDevice, how: str
+) -> None:
+    async with open_device() as device, device.load_model(BATCHES) as model, open_batcher(model) as infer:
+        other = await open_device()
+        supervisor = other.supervise(pauses=(1000,)).__enter__()
+        with (
+            simulator.fault(reset_call(), rc=507000),
+            simulator.fault(EXECUTE, async_error=FAULT, nth=1),
+        ):
+            async with tasks() as group:
+                call = Waiting(group, lambda: infer(item(0)))
+                await until(lambda: device.health.supervisor == "pausing")
+                assert not call.ended
+                if how == "close":
+                    await other.close()
+                else:
+                    supervisor.__exit__(GeneratorExit if how == "finalizer" else None)
+                await raises(DeviceFault, call.outcome())
+        await other.close()
+        assert (await device.force_reset()).ok
+
+
+@pytest.mark.leaves("offline_models")  # as above
 async def test_items_of_a_failed_device_run_alone_after_the_reset_of_its_supervisor(
     open_device: OpenDevice,
 ) -> None:
@@ -402,7 +427,9 @@ async def test_model_that_fails_its_first_execution_replaces_nothing(open_device
         assert is_right(await infer(item(1)), item(1))
 
 
-async def test_close_during_the_first_execution_of_a_new_model_ends_the_replace(open_device: OpenDevice) -> None:
+async def test_close_during_the_first_execution_of_a_new_model_ends_the_replace(
+    open_device: OpenDevice,
+) -> None:
     async with open_device() as device, device.load_model(BATCHES) as old, device.load_model(BATCHES) as new:
         infer = await open_batcher(old)
         async with tasks() as group:
