@@ -146,8 +146,7 @@ class ModelResults(Unique):
         while not self._over:
             item = self._next()
             if item is not None:
-                started = item.started
-                result = None if started is None else started.take()
+                result = self._result_of(item)
                 if result is None:  # the call has failed, or must be made now
                     return await self._take(item)
                 return self._given(item, result)
@@ -178,6 +177,15 @@ class ModelResults(Unique):
             if self._ordered:
                 break
         return None
+
+    @staticmethod
+    def _result_of(item: _Item) -> Any:
+        """Takes the result of a call that has ended. Returns None if there is none."""
+        try:
+            return None if item.started is None else item.started.take()
+        except Exception as error:  # noqa: BLE001 - there was no memory for the result
+            item.error = error.with_traceback(None)  # which refers to the item
+            return None
 
     async def _take(self, item: _Item) -> Any:
         try:

@@ -164,6 +164,33 @@ async def test_failed_execution_is_the_error_of_its_own_item(open_device: OpenDe
             assert number == failed or product_of(y) == number
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("read", [arguments, slowly])
+async def test_result_that_cannot_be_made_is_the_error_of_its_own_item(
+    open_device: OpenDevice, monkeypatch: pytest.MonkeyPatch, read: Any, ordered: bool
+) -> None:
+    without_memory, made = 3, list[Any]()
+
+    def empty(*given: Any) -> Any:
+        made.append(None)
+        if len(made) - 1 == without_memory:
+            raise MemoryError
+        return np.zeros(*given)
+
+    async with open_device() as device, device.load_model(offline.product()) as model:
+        monkeypatch.setattr(np, "empty", empty)
+        async with model.map(read(8), errors="return", limit=2, ordered=ordered) as results:
+            found = [y async for y in results]
+        failed: Any = next(y for y in found if isinstance(y, MemoryError))
+        right = sorted(product_of(y) for y in found if y is not failed)
+        assert right == [number for number in range(8) if number != product_of(failed.item @ WEIGHTS)]
+        made.clear()
+        async with model.map(arguments(8), limit=1, ordered=ordered) as results:
+            assert [product_of(await anext(results)) for _ in range(3)] == [0, 1, 2]
+            await raises(MemoryError, anext(results))
+            assert [y async for y in results] == []
+
+
 async def test_errors_are_returned_in_place_of_results(open_device: OpenDevice) -> None:
     async with open_device() as device, device.load_model(offline.product()) as model:
         xs = [rows(0), WRONG, rows(2), None]
