@@ -47,7 +47,7 @@ class BatchResults(Unique):
         self._ordered = ordered
         self._errors = errors
         self._group: TaskGroup | None = None
-        self._outcomes: dict[int, tuple[Any, Exception | None]] = {}  # known, and not taken yet
+        self._outcomes: dict[int, tuple[Any, BaseException | None]] = {}  # known, and not taken yet
         self._ready: deque[int] = deque()  # the items whose outcome is known, if they are not taken in order
         self._started = self._taken = 0
         self._source_error: BaseException | None = None
@@ -73,8 +73,11 @@ class BatchResults(Unique):
         assert self._group is not None, "the block was entered"
         self._over, self._source_error = True, None
         self._group.cancel_scope.cancel()
-        # The error of the block is not passed on, because the group would wrap it in an ExceptionGroup.
-        await self._group.__aexit__(None, None, None)
+        try:
+            # The error of the block is not passed on, because the group would wrap it in an ExceptionGroup.
+            await self._group.__aexit__(None, None, None)
+        finally:
+            self._outcomes.clear()
 
     def __aiter__(self) -> Self:
         return self
@@ -112,7 +115,7 @@ class BatchResults(Unique):
         self._room.release()
         if error is None:
             return result
-        if self._errors == "return":
+        if self._errors == "return" and isinstance(error, Exception):
             return error
         self._over = True
         try:
@@ -141,13 +144,18 @@ class BatchResults(Unique):
 
     async def _one(self, number: int, x: Any) -> None:
         try:
-            self._end(number, await self._call(x), None)
-        except Exception as error:  # noqa: BLE001 - the iteration raises or yields it
+            result = await self._call(x)
+        except BaseException as error:
+            if not self._over:  # also if other code has cancelled this task: the iteration waits for its outcome
+                self._end(number, None, error)
+            if not isinstance(error, Exception):
+                raise
             if self._errors == "return":
                 error.item = x  # type: ignore[attr-defined]  # of any class
-            self._end(number, None, error)
+        else:
+            self._end(number, result, None)
 
-    def _end(self, number: int, result: Any, error: Exception | None) -> None:
+    def _end(self, number: int, result: Any, error: BaseException | None) -> None:
         self._outcomes[number] = result, error
         if not self._ordered:
             self._ready.append(number)
