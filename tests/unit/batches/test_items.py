@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import weakref
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,8 +15,8 @@ from aioacl import ParameterError
 from aioacl._base.ffi import LoopBase, TurnBase, bind_items, flight_batch, flight_items, move_items, new_item
 from aioacl._batches.items import BatchItem, Mixed
 from aioacl._batches.waiting import OVER, RUNNING, WAITING
-from tests.kit import until
-from tests.support.batching import ByHand, batching, check
+from tests.kit import PATIENCE_SECONDS, Raised, Stop, until
+from tests.support.batching import ByHand, OnThread, batching, check
 from tests.unit.batches.decisions import Job
 
 if TYPE_CHECKING:
@@ -164,6 +165,50 @@ def test_item_that_is_awaited_while_its_future_is_made_is_refused_once() -> None
         assert next(inner[0]) is item._future
 
     on_loop(scene)
+
+
+async def loop_of_an_item(infer: Any) -> Any:
+    """The loop for which an item waits that is awaited here. Nothing is left."""
+    item = infer(1)
+    steps = item.__await__()
+    next(steps)
+    loop = item._future.get_loop()
+    steps.close()
+    await asyncio.sleep(0)
+    return loop
+
+
+def test_item_waits_on_the_loop_of_its_thread_also_after_another_loop_has_moved() -> None:
+    stop, moved, mine = Stop(), asyncio.new_event_loop(), asyncio.new_event_loop()
+
+    async def held() -> None:
+        stop()
+
+    with batching(OnThread()) as infer, closing(moved), closing(mine):
+        assert moved.run_until_complete(loop_of_an_item(infer)) is moved
+        elsewhere = Raised(lambda: moved.run_until_complete(held()))
+        assert stop.begun.wait(PATIENCE_SECONDS)
+        assert mine.run_until_complete(loop_of_an_item(infer)) is mine
+        stop.go_on.set()
+        elsewhere.join()
+        assert moved.run_until_complete(loop_of_an_item(infer)) is moved
+
+
+def test_item_waits_on_the_loop_of_its_thread_also_with_hooks_of_the_program() -> None:
+    def hook(_: object) -> None:
+        """Replaces the hook of the loop until the end of its run."""
+
+    async def scene(infer: Any) -> Any:
+        sys.set_asyncgen_hooks(firstiter=hook)
+        return await loop_of_an_item(infer)
+
+    loops = asyncio.new_event_loop(), asyncio.new_event_loop()
+    with batching(OnThread()) as infer:
+        for _ in range(2):
+            for loop in loops:
+                assert loop.run_until_complete(scene(infer)) is loop
+        for loop in loops:
+            loop.close()
 
 
 class Interrupted:
