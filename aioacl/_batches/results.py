@@ -146,7 +146,9 @@ class BatchResults(Unique):
         try:
             result = await self._call(x)
         except BaseException as error:
-            if not self._over:  # also if other code has cancelled this task: the iteration waits for its outcome
+            if (
+                not self._over
+            ):  # also if other code has cancelled this task: the iteration waits for its outcome
                 self._end(number, None, error)
             if not isinstance(error, Exception):
                 raise

@@ -56,6 +56,9 @@ UNBATCHED: Final = "await model(x)"
 IMAGE: Final = (3, 224, 224)  # 602 KB
 EXECUTION_MS: Final = 5
 BEST_OF: Final = 5
+SETTLE_SECONDS: Final = (
+    0.02  # a new thread would wait for the GIL beside the load, and wake at each turn of uvloop
+)
 
 
 # --- executions that do nothing -----------------------------------------------------------------------------------
@@ -144,6 +147,7 @@ def _nothing_rows(session: Session) -> list[Row]:
             def once(way: Way, callers: int = callers, start: Start = start, items: int = items) -> Sample:
                 async def load() -> Sample:
                     async with way(_nothing) as infer:
+                        await asyncio.sleep(SETTLE_SECONDS)
                         return await _load(infer, x, callers, items)
 
                 sample: Sample = start(load())
