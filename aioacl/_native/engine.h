@@ -504,8 +504,8 @@ int aio_port_fill(aio_port *port, aio_batch *batch);
 /* Makes a port without a descriptor, for the engine's own threads. Returns NULL in a forked child, or if there
  * is no memory. */
 aio_port *aio_port_quiet(void);
-/* Sleeps until the descriptor is readable. While the port is shared, the descriptor has then been readable for
- * AIO_SHARED_US, so its other consumer, an event loop, has had the time to take the completions. */
+/* Sleeps until the descriptor is readable. While the port is shared, its other consumer, an event loop, has
+ * then taken no completion for AIO_SHARED_US, so it is probably blocked. */
 void aio_port_wait(aio_port *port);
 enum aio_shared { AIO_SHARED_US = 5000 };
 void aio_port_share(aio_port *port, int shared);

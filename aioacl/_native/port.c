@@ -218,8 +218,8 @@ int aio_port_take(aio_port *port, uint64_t *keys, int64_t *results, int max) {
     if (port->ready && !readable) {
         aio_port_ring(port);
     }
-    atomic_fetch_add_explicit(&port->takes, 1, memory_order_relaxed);
     if (taken && port->fd >= 0) {
+        atomic_fetch_add_explicit(&port->takes, 1, memory_order_relaxed);
         aio_flight_note(AIO_FLIGHT_WAKE, AIO_FLIGHT_NO_DEVICE, 0, 0, (uint64_t)taken);
     }
     return taken;

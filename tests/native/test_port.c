@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <time.h>
 #include <unistd.h>
 
 static bool readable(const aio_port *port) {
@@ -126,6 +127,48 @@ TEST(a_token_is_posted_or_dropped_once) {
     CHECK_EQ(keys[0], 1);
     CHECK_EQ(results[0], 7);
     CHECK_EQ(bed_in_flight(port), 0);
+    aio_port_close(port);
+}
+
+/* A loop that shares a port takes what has come while the thread sleeps, as often as this says, and another
+ * completion comes. */
+static aio_port *shared_port;
+static int loop_takes, sleeps;
+
+int __real_nanosleep(const struct timespec *time, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *time, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *time, struct timespec *left) {
+    uint64_t key;
+    int64_t result;
+    if (!shared_port) {
+        return __real_nanosleep(time, left);
+    }
+    sleeps++;
+    if (loop_takes-- > 0) {
+        CHECK_EQ(aio_port_take(shared_port, &key, &result, 1), 1);
+        bed_post(shared_port, 1, 0);
+    }
+    return 0;
+}
+
+TEST(the_thread_of_a_shared_port_sleeps_while_the_loop_takes_completions) {
+    aio_port *port = shared_port = aio_port_new();
+    aio_port_share(port, 1);
+    bed_post(port, 1, 0);
+    loop_takes = 3;
+    aio_port_wait(port);
+    CHECK_EQ(sleeps, 4); /* the loop has left the last completion */
+    CHECK(readable(port));
+    shared_port = NULL;
+    aio_port_close(port);
+}
+
+TEST(the_thread_of_a_port_without_a_loop_does_not_sleep) {
+    aio_port *port = shared_port = aio_port_new();
+    bed_post(port, 1, 0);
+    aio_port_wait(port);
+    CHECK_EQ(sleeps, 0);
+    shared_port = NULL;
     aio_port_close(port);
 }
 
