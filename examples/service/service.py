@@ -37,7 +37,7 @@ STUCK_SECONDS: Final = 60.0  # a call that has been inside C for so long fails t
 WATCH_SECONDS: Final = 0.05  # a request that is done sooner saves the task that watches its connection
 MOST_WAITING: Final = 4096  # rows
 MOST_BYTES: Final = 1 << 20  # of a request
-NEW_OBJECTS: Final = 50_000  # so many start a garbage collection; a request that waits has about 90
+NEW_OBJECTS: Final = 10_000  # so many start a garbage collection; a request that waits has about 90
 PIXELS: Final = 64
 
 TOKEN: Final = "AIOACL_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
