@@ -278,6 +278,15 @@ static int end_wait(wait_object *self) {
     return left;
 }
 
+/* The caller has its result. If the item has a time limit, its timer keeps the item, perhaps until the
+ * deadline, but must not keep the arguments and the result. */
+static void drop_arrays(item_object *item) {
+    if (item != NULL) {
+        replace(&item->future, Py_NewRef(ended));
+        Py_CLEAR(item->call);
+    }
+}
+
 static PySendResult wait_step(PyObject *object, PyObject *value, PyObject **sent) {
     wait_object *self = (wait_object *)object;
     *sent = NULL;
@@ -289,8 +298,11 @@ static PySendResult wait_step(PyObject *object, PyObject *value, PyObject **sent
     PySendResult outcome = PyIter_Send(steps, value, sent);
     Py_DECREF(steps);
     if (outcome == PYGEN_RETURN) {
+        item_object *item = (item_object *)self->item;
+        self->item = NULL;
         Py_CLEAR(self->steps);
-        Py_CLEAR(self->item);
+        drop_arrays(item);
+        Py_XDECREF((PyObject *)item);
     } else if (outcome == PYGEN_ERROR) {
         end_wait(self);
     }

@@ -496,6 +496,15 @@ async def test_batcher_that_was_closed_emits_no_warning_and_ends_its_threads(mod
         aioacl.Batcher()  # type: ignore[call-arg]  # it raises
 
 
+async def test_item_with_a_time_limit_that_has_its_result_keeps_no_array(model: aioacl.Model) -> None:
+    async with open_batcher(model) as infer:
+        x = item(3)
+        y = await infer(x, timeout=600.0)
+        left = weakref.ref(x), weakref.ref(y)
+        del x, y
+        await until(lambda: gc.collect() is not None and all(each() is None for each in left))
+
+
 async def test_cancelled_item_gives_up_the_arrays_of_its_caller(model: aioacl.Model) -> None:
     with slow_executions() as go_on:
         async with open_batcher(model, in_flight=1) as infer, tasks() as group:
