@@ -159,6 +159,7 @@ class RunnerBase:
     max_rows: int
     spec: Spec | None
     shape: Hashable
+    driver: int
     def arrive(self, turn: TurnBase, /) -> None:
         """Tells `_arrive` about the items of a turn of a loop, or of a thread."""
 

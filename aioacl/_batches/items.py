@@ -1,8 +1,8 @@
 """The items of callers: awaitables that an event loop, a trio run or a plain thread waits for.
 
 On an asyncio loop, an item waits for a future of that loop. The items of one turn of the loop reach the core together,
-at the end of the turn, and the outcomes of a batch reach the loop together. In a trio run and on a thread, an item
-waits on the port, as all other waits of aioacl.
+at the end of the turn or of the next one, and the outcomes of a batch reach the loop together. In a trio run and on a
+thread, an item waits on the port, as all other waits of aioacl.
 """
 
 from __future__ import annotations

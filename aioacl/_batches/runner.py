@@ -18,6 +18,7 @@ import weakref
 from asyncio import _get_running_loop  # returns the running loop or None
 from functools import partial
 from operator import attrgetter
+from threading import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,6 +63,7 @@ class Runner(RunnerBase):
         hold: how long an idle model may wait for more items.
         max_rows: the most rows of a batch.
         spec, shape: of the usual items, which C checks; None if Python checks all.
+        driver: the number of the thread that drives; 0 if none does.
         loops: the asyncio loops that have waited for items.
         last: the one for which an item has waited last.
         ports: the trio runs and threads that wait for items.
@@ -87,7 +89,7 @@ class Runner(RunnerBase):
 
     def _is_owned(self) -> bool:
         """Whether this thread drives or handles ends. A handler or finalizer that blocks here would wait for itself."""
-        return get_ident() in (self._driver, self.thread.number)
+        return get_ident() in (self.driver, self.thread.number)
 
     # --- news, from any thread --------------------------------------------------------------------------------------
 

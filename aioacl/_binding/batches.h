@@ -23,6 +23,7 @@ typedef struct {
     unsigned long
         between;  /* the number of the thread, while the loop is in a callback, and in none of its tasks */
     char planned; /* the loop will call `end_turn` */
+    char waited;  /* the items of the turn wait for one more */
 } loop_object;
 
 /* The base of Runner, which describes the fields. */
@@ -33,7 +34,7 @@ typedef struct {
     Py_ssize_t handled;              /* how many entries at its front were taken */
     Py_ssize_t max_rows;
     PyObject *spec, *shape; /* of the items that C can check; NULL or None: Python checks all items */
-    char driven;            /* a thread drives */
+    unsigned long driver;   /* the number of the thread that drives; 0: none */
 } runner_object;
 
 /* The base of BatchItem. `waiting.Item` describes the fields that the core uses. */

@@ -101,7 +101,7 @@ static int handle(runner_object *self, PyObject *news) {
 /* Handles all news. Returns -1 with an exception of a signal handler; then some may be left. */
 static int handle_all(runner_object *self) {
     int more = 1;
-    self->driven = 1;
+    self->driver = PyThread_get_thread_ident();
     while (more > 0) {
         PyObject *news = has_news(self) ? take_news(self) : NULL;
         more = handle(self, news);
@@ -110,13 +110,13 @@ static int handle_all(runner_object *self) {
         }
         Py_XDECREF(news);
     }
-    self->driven = 0;
+    self->driver = 0;
     return more;
 }
 
 /* Drives, unless this happens already. Returns -1 with an exception of a signal handler. */
 static int drive(runner_object *self) {
-    if (self->driven || !has_news(self)) {
+    if (self->driver != 0 || !has_news(self)) {
         return 0;
     }
     int failed = is_interruptible();
@@ -219,6 +219,7 @@ static PyMemberDef runner_members[] = {
     {"max_rows", T_PYSSIZET, offsetof(runner_object, max_rows), 0, NULL},
     {"spec", T_OBJECT, offsetof(runner_object, spec), 0, NULL},
     {"shape", T_OBJECT, offsetof(runner_object, shape), 0, NULL},
+    {"driver", T_ULONG, offsetof(runner_object, driver), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 

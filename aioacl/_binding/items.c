@@ -480,10 +480,21 @@ static PyObject *loop_between_tasks(PyObject *object, PyObject *const *given, Py
     return done;
 }
 
-/* end_turn(): hands the items of the turn over. The loop calls it at the end of the turn. */
+static bool has_several(const loop_object *loop) {
+    const turn_object *turn = (turn_object *)loop->turn;
+    return turn != NULL && loop->turn != Py_None && PyList_Size(turn->items) > 1;
+}
+
+/* end_turn(): hands the items of the turn over. The loop calls it at the end of the turn. If there are several,
+ * the first call leaves them for the next turn: a server reads its sockets between the two, so the items of the
+ * requests that came meanwhile join the batch. A lone item does not wait for others. */
 static PyObject *loop_end_turn(PyObject *object, PyObject *Py_UNUSED(ignored)) {
     loop_object *loop = (loop_object *)object;
-    loop->planned = 0;
+    if (!loop->waited && has_several(loop)) {
+        loop->waited = 1;
+        return PyObject_CallNoArgs(loop->plan);
+    }
+    loop->planned = loop->waited = 0;
     loop->between = PyThread_get_thread_ident();
     int failed = flush(loop);
     loop->between = 0;

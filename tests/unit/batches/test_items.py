@@ -90,6 +90,25 @@ def test_item_that_is_over_is_freed_without_the_garbage_collector(how: str) -> N
         on_loop(scene)
 
 
+@pytest.mark.parametrize(("together", "batch"), [(1, [0]), (2, [0, 1, 2])])
+def test_items_of_the_next_turn_join_several_items_and_not_a_lone_one(
+    together: int, batch: list[int]
+) -> None:
+    async def scene(infer: Any, hand: ByHand) -> None:
+        waits = [asyncio.ensure_future(infer(number)) for number in range(together)]
+        await asyncio.sleep(0)  # they await
+        waits.append(asyncio.ensure_future(infer(together)))
+        await until(lambda: bool(hand.begun))
+        assert list(hand.begun[0]) == batch
+        hand.end(batch)
+        if len(batch) == together:
+            await until(lambda: bool(hand.begun))
+            hand.end([together])
+        assert await asyncio.gather(*waits) == list(range(together + 1))
+
+    on_loop(scene)
+
+
 def test_item_whose_task_is_dropped_never_runs() -> None:
     async def scene(infer: Any, hand: ByHand) -> None:
         steps = infer(1).__await__()
