@@ -45,7 +45,7 @@ ITEMS: Final = 20480
 QUICK_ITEMS: Final = 4096
 MODEL_ITEMS: Final = 5120  # fewer take so little time that other threads of the process decide the figure
 LONE_ITEMS: Final = 200  # few, so that what another process does concerns few of the samples
-LONE_REPEATS: Final = 100
+LONE_REPEATS: Final = 300
 GEARS: Final = (1, 2, 4, 8, 16, 32)
 CPU: Final = "CPU per item"
 OURS: Final = "batcher"
@@ -174,11 +174,11 @@ async def _model_samples(
     names = list(ways)
     for repeat in range(session.repeats(repeats) + 1):
         first = repeat % len(names)
-        for name in names[first:] + names[:first]:
-            with no_collections():
+        with no_collections():  # not one for each way: it takes as long as some of them, and the processors idle then
+            for name in names[first:] + names[:first]:
                 cpu = (await _load(ways[name], x, callers, items)).cpu
-            if repeat:  # the first round warms up
-                found[name].append(cpu)
+                if repeat:  # the first round warms up
+                    found[name].append(cpu)
         session.step(f"digits, {callers} callers")
     return found
 
