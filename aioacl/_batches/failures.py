@@ -87,6 +87,11 @@ def closed_error() -> ParameterError:
     return ParameterError("the batcher is closed", hint="Close it after its callers have ended.")
 
 
+def refuse() -> None:
+    """Refuses a new item of a closed batcher."""
+    raise closed_error()
+
+
 def queue_full(core: Core[Any], item: BatchItem) -> QueueFull:
     """Returns the error of an item for which there is no room."""
     rate = sum(model.rate for model in core.models)

@@ -33,6 +33,7 @@ from aioacl._batches.failures import (
     ending_of,
     error_for_each,
     queue_full,
+    refuse,
     without_frames,
     wrong_count,
 )
@@ -125,7 +126,7 @@ class Runner(RunnerBase):
 
     def close(self) -> None:
         """Takes no more items, and lets those that wait leave at once."""
-        self.refusal = self.refusal or _closed
+        self.refusal = self.refusal or refuse
         for loop in tuple(self.loops.values()):
             loop.flush_here()
         self.tell(self._close)
@@ -388,10 +389,6 @@ class Runner(RunnerBase):
 def _end(future: JobFuture[None]) -> None:
     if future.claim():
         future.finish(partial(future.set_result, None))
-
-
-def _closed() -> None:
-    raise closed_error()
 
 
 def _in_child() -> None:
