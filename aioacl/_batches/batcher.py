@@ -6,9 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from aioacl._base import origin, sync
-from aioacl._base.errors import DeviceTimeout, ParameterError
+from aioacl._base.errors import DeviceTimeout
 from aioacl._base.ffi import lib, new_item
-from aioacl._base.options import bound_of, deadline_of, is_one_of, must_be_bool, repr_of
+from aioacl._base.options import bound_of, deadline_of, must_be_bool
 from aioacl._base.public import publish
 from aioacl._base.unique import record
 from aioacl._batches import totals
@@ -19,6 +19,7 @@ from aioacl._batches.results import BatchResults
 from aioacl._batches.runner import Runner
 from aioacl._handles.handle import Made
 from aioacl._handles.operation import Operation
+from aioacl._models.results import must_be_mappable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Hashable, Iterable
@@ -230,15 +231,13 @@ class Batcher(Made):
             A BatchResults.
 
         Raises:
-            ParameterError: `limit` is not an int of at least 1, or another argument has a wrong value.
+            ParameterError: `xs` cannot be iterated over, `limit` is not an int of at least 1, or another argument has a
+                wrong value.
         """
         deadline_of(timeout)
         ahead = MAPPED_BATCHES * self._rules.in_flight * max(1, len(self._served)) * self.max_rows
         most = ahead if limit is None else count_of("limit", limit, 1)
-        if not is_one_of(errors, "raise", "return"):
-            raise ParameterError(
-                f'errors must be "raise" or "return", got {repr_of(errors)}', hint='Omit errors for "raise".'
-            )
+        must_be_mappable(xs, errors)
         must_be_bool("ordered", ordered)
         call = partial(self, key=key, timeout=timeout)
         return BatchResults(call, xs, most, ordered=ordered, errors=errors)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioacl._base import logs, origin
 from aioacl._base.errors import AclWarning, ParameterError
 from aioacl._base.ffi import Dataset, check_arguments, lib
-from aioacl._base.options import deadline_of, is_one_of, repr_of, whole_of
+from aioacl._base.options import deadline_of, repr_of, whole_of
 from aioacl._base.public import publish
 from aioacl._handles.handle import Made
 from aioacl._handles.memory import DeviceBuffer
@@ -16,7 +16,7 @@ from aioacl._library.runtime import of_parent
 from aioacl._models.arguments import check_call, check_out, in_order
 from aioacl._models.calls import Call, ModelRun, enqueue
 from aioacl._models.lifetime import Lifetime, LoadOptions
-from aioacl._models.results import ModelResults
+from aioacl._models.results import ModelResults, must_be_mappable
 from aioacl._models.source import Source
 from aioacl._wait.current import current_port
 
@@ -215,7 +215,8 @@ class Model(Made):
             A ModelResults.
 
         Raises:
-            ParameterError: `limit` is not an int of at least 1, or another argument has a wrong value.
+            ParameterError: `xs` cannot be iterated over, `limit` is not an int of at least 1, or another argument has a
+                wrong value.
         """
         self._life.check()
         most = 2 * self._life.slots if limit is None else whole_of(limit)
@@ -223,10 +224,7 @@ class Model(Made):
             raise ParameterError(
                 f"limit must be an int, at least 1, or None, got {repr_of(limit)}", hint="Omit limit."
             )
-        if not is_one_of(errors, "raise", "return"):
-            raise ParameterError(
-                f'errors must be "raise" or "return", got {repr_of(errors)}', hint='Omit errors for "raise".'
-            )
+        must_be_mappable(xs, errors)
         return ModelResults(self, xs, most, ordered=bool(ordered), errors=errors)
 
     def enqueue(self, inputs: Any, outputs: Any) -> Ticket:

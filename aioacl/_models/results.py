@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from aioacl._base.errors import ParameterError
 from aioacl._base.ffi import in_trio
+from aioacl._base.options import is_one_of, repr_of
 from aioacl._base.public import publish
 from aioacl._base.unique import Unique
 from aioacl._wait.current import current_port
@@ -33,6 +34,19 @@ if TYPE_CHECKING:
     from aioacl._wait.port import Port
 
 OnError = Literal["raise", "return"]
+
+
+def must_be_mappable(xs: object, errors: object) -> None:
+    """Checks the arguments of a `map`. Raises ParameterError."""
+    if not any(hasattr(type(xs), name) for name in ("__iter__", "__aiter__", "__getitem__")):
+        raise ParameterError(
+            f"xs must be an iterable or an async iterable, got {repr_of(xs)}",
+            hint="Pass a list of items, a generator or an async generator.",
+        )
+    if not is_one_of(errors, "raise", "return"):
+        raise ParameterError(
+            f'errors must be "raise" or "return", got {repr_of(errors)}', hint='Omit errors for "raise".'
+        )
 
 
 class _Item:

@@ -174,7 +174,8 @@ async def _model_samples(
     names = list(ways)
     for repeat in range(session.repeats(repeats) + 1):
         first = repeat % len(names)
-        with no_collections():  # not one for each way: it takes as long as some of them, and the processors idle then
+        # One collection for all ways: it takes as long as some of them, and the processors idle then.
+        with no_collections():
             for name in names[first:] + names[:first]:
                 cpu = (await _load(ways[name], x, callers, items)).cpu
                 if repeat:  # the first round warms up

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from aioacl import ParameterError
 from tests.kit import PATIENCE_SECONDS, until
 from tests.support.batching import ByHand, OnThread, batching
 
@@ -36,6 +37,15 @@ def test_map_whose_tasks_are_cancelled_by_other_code_ends_as_cancelled(errors: A
             hand.end()
 
     asyncio.run(scene())
+
+
+def test_items_that_cannot_be_iterated_over_are_refused_in_the_call() -> None:
+    xs: Any = None
+    with (
+        batching(OnThread()) as infer,
+        pytest.raises(ParameterError, match=r"^xs must be an iterable .* got None"),
+    ):
+        infer.map(xs)
 
 
 @pytest.mark.anyio
