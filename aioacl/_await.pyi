@@ -134,7 +134,7 @@ class LoopBase:
     turn: Any
     runner: Any
     hook: object
-    plan: Callable[[], object]
+    call_soon: Callable[..., object]
     new_future: Callable[[], Any]
     def between_tasks(self, function: Callable[[Any], object], argument: object, /) -> None:
         """Calls a function in a callback of the loop, which is in none of its tasks."""

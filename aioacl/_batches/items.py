@@ -175,8 +175,7 @@ class AsyncioLoop(LoopBase):
         turn: the items of the turn that runs; None if there are none.
         runner: the runner that gets them.
         hook: the hook for asynchronous generators of its newest run, by which C knows on which thread it runs.
-        plan: lets the loop call `end_turn` at the end of its turn.
-        is_closed, new_future: the methods of the loop.
+        call_soon, is_closed, new_future: the methods of the loop.
     """
 
     __slots__ = ("_most_timers", "_tie", "_timer", "_timers", "is_closed")
@@ -188,7 +187,7 @@ class AsyncioLoop(LoopBase):
     def __init__(self, runner: Runner, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.runner = runner
-        self.plan = partial(loop.call_soon, self.end_turn)
+        self.call_soon = loop.call_soon
         self.is_closed = loop.is_closed
         self.new_future = loop.create_future
         self._timer: asyncio.TimerHandle | None = None

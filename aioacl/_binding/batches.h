@@ -19,7 +19,7 @@ typedef struct {
     PyObject *turn;   /* NULL: None */
     PyObject *runner; /* NULL after the end of a garbage collection */
     PyObject *hook;
-    PyObject *plan, *new_future;
+    PyObject *call_soon, *new_future;
     unsigned long
         between;  /* the number of the thread, while the loop is in a callback, and in none of its tasks */
     char planned; /* the loop will call `end_turn` */

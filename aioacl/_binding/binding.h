@@ -119,6 +119,7 @@ typedef struct {
     X(context)                                                                                                 \
     X(done)                                                                                                    \
     X(drive)                                                                                                   \
+    X(end_turn)                                                                                                \
     X(f_back)                                                                                                  \
     X(f_code)                                                                                                  \
     X(f_globals)                                                                                               \

@@ -84,7 +84,7 @@ static int loop_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->turn);
     Py_VISIT(self->runner);
     Py_VISIT(self->hook);
-    Py_VISIT(self->plan);
+    Py_VISIT(self->call_soon);
     Py_VISIT(self->new_future);
     return 0;
 }
@@ -95,7 +95,7 @@ static int loop_clear(PyObject *object) {
     Py_CLEAR(self->turn);
     Py_CLEAR(self->runner);
     Py_CLEAR(self->hook);
-    Py_CLEAR(self->plan);
+    Py_CLEAR(self->call_soon);
     Py_CLEAR(self->new_future);
     return 0;
 }
@@ -111,7 +111,7 @@ static PyMemberDef loop_members[] = {
     OBJECT(loop_object, "turn", turn),
     OBJECT(loop_object, "runner", runner),
     OBJECT(loop_object, "hook", hook),
-    OBJECT(loop_object, "plan", plan),
+    OBJECT(loop_object, "call_soon", call_soon),
     OBJECT(loop_object, "new_future", new_future),
     END_OF_MEMBERS,
 };
@@ -480,6 +480,14 @@ static PyObject *loop_between_tasks(PyObject *object, PyObject *const *given, Py
     return done;
 }
 
+/* Lets the loop call `end_turn`. A method that is kept would make a cycle of references. */
+static PyObject *call_end_turn_soon(loop_object *loop) {
+    PyObject *method = PyObject_GetAttr((PyObject *)loop, names.end_turn);
+    PyObject *done = method ? PyObject_CallFunctionObjArgs(loop->call_soon, method, NULL) : NULL;
+    Py_XDECREF(method);
+    return done;
+}
+
 static bool has_several(const loop_object *loop) {
     const turn_object *turn = (turn_object *)loop->turn;
     return turn != NULL && loop->turn != Py_None && PyList_Size(turn->items) > 1;
@@ -492,7 +500,7 @@ static PyObject *loop_end_turn(PyObject *object, PyObject *Py_UNUSED(ignored)) {
     loop_object *loop = (loop_object *)object;
     if (!loop->waited && has_several(loop)) {
         loop->waited = 1;
-        return PyObject_CallNoArgs(loop->plan);
+        return call_end_turn_soon(loop);
     }
     loop->planned = loop->waited = 0;
     loop->between = PyThread_get_thread_ident();
@@ -514,7 +522,7 @@ static int plan(loop_object *loop, Py_ssize_t max_rows) {
         return 0;
     }
     loop->planned = 1;
-    PyObject *done = PyObject_CallNoArgs(loop->plan);
+    PyObject *done = call_end_turn_soon(loop);
     loop->planned = done != NULL;
     Py_XDECREF(done);
     return done ? 0 : -1;

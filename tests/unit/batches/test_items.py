@@ -157,7 +157,7 @@ def test_interrupt_while_a_turn_is_planned_ends_that_item_only(monkeypatch: pyte
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(loop, "plan", interrupted)
+            patch.setattr(loop, "call_soon", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 infer(1).__await__()
         assert await outcome_of(infer(2), hand) == 2
