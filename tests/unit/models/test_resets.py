@@ -299,7 +299,8 @@ async def test_task_of_a_call_whose_next_step_was_refused_counts_as_raised(open_
         with simulator.fault("aclmdlExecuteAsync", sticky=FAULT, nth=1):
             error = await raises(DeviceFault, model(rows(1)))
         assert (error.code, error.call) == (REFUSED, "aclrtMemcpyAsync")
+        # The thread of the instance waits for the task, because the slot is not free before.
+        await until(lambda: lib.aio_stream_error(core.handle, LAST, ffi.NULL) == FAULT)
         assert (await device.force_reset()).ok
-        assert lib.aio_stream_error(core.handle, LAST, ffi.NULL) == FAULT  # the drain has found it
         assert core.uncollected() is None
         assert await works(model)
