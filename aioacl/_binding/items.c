@@ -495,17 +495,27 @@ static bool has_several(const loop_object *loop) {
 
 /* end_turn(): hands the items of the turn over. The loop calls it at the end of the turn. If there are several,
  * the first call leaves them for the next turn: a server reads its sockets between the two, so the items of the
- * requests that came meanwhile join the batch. A lone item does not wait for others. */
+ * requests that came meanwhile join the batch. A lone item does not wait for others. If an exception of a
+ * signal handler keeps the loop from a second call, the items are handed over now. */
 static PyObject *loop_end_turn(PyObject *object, PyObject *Py_UNUSED(ignored)) {
     loop_object *loop = (loop_object *)object;
+    PyObject *type = NULL, *value = NULL, *traceback = NULL;
     if (!loop->waited && has_several(loop)) {
         loop->waited = 1;
-        return call_end_turn_soon(loop);
+        PyObject *done = call_end_turn_soon(loop);
+        if (done != NULL) {
+            return done;
+        }
+        PyErr_Fetch(&type, &value, &traceback);
     }
     loop->planned = loop->waited = 0;
     loop->between = PyThread_get_thread_ident();
     int failed = flush(loop);
     loop->between = 0;
+    if (type != NULL) {
+        failed = -1;
+        restore_error(type, value, traceback);
+    }
     return failed < 0 ? NULL : Py_NewRef(Py_None);
 }
 

@@ -166,6 +166,29 @@ def test_interrupt_while_a_turn_is_planned_ends_that_item_only(monkeypatch: pyte
     on_loop(scene)
 
 
+def test_interrupt_while_a_turn_is_planned_once_more_loses_no_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(infer: Any, hand: ByHand) -> None:
+        await outcome_of(infer(0), hand)
+        loop = infer._runner.last
+
+        def interrupted() -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "plan", lambda: None)  # the test ends the turn
+            waits = [asyncio.ensure_future(infer(number)) for number in (1, 2)]
+            await asyncio.sleep(0)  # they await
+            patch.setattr(loop, "plan", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                loop.end_turn()
+        assert hand.begun == [[1, 2]]
+        hand.end()
+        assert await asyncio.gather(*waits) == [1, 2]
+        assert await outcome_of(infer(3), hand) == 3
+
+    on_loop(scene)
+
+
 def test_item_that_is_awaited_while_its_future_is_made_is_refused_once() -> None:
     async def scene(infer: Any, hand: ByHand) -> None:
         await outcome_of(infer(0), hand)
