@@ -136,6 +136,7 @@ class LoopBase:
     hook: object
     call_soon: Callable[..., object]
     new_future: Callable[[], Any]
+    planned: bool
     def between_tasks(self, function: Callable[[Any], object], argument: object, /) -> None:
         """Calls a function in a callback of the loop, which is in none of its tasks."""
 

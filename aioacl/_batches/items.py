@@ -175,6 +175,7 @@ class AsyncioLoop(LoopBase):
         turn: the items of the turn that runs; None if there are none.
         runner: the runner that gets them.
         hook: the hook for asynchronous generators of its newest run, by which C knows on which thread it runs.
+        planned: whether the loop will call `end_turn`.
         call_soon, is_closed, new_future: the methods of the loop.
     """
 
@@ -197,9 +198,12 @@ class AsyncioLoop(LoopBase):
         runner.thread.join(loop, self.between_tasks)
 
     def runs(self) -> None:
-        """The loop runs on this thread."""
+        """The loop runs on this thread, perhaps for the first time since its last run has ended."""
         hook = sys.get_asyncgen_hooks().firstiter
-        self.hook = hook if getattr(hook, "__self__", None) is self.loop else None
+        mine = hook if getattr(hook, "__self__", None) is self.loop else None
+        if mine is not self.hook:
+            # Ctrl-C may have ended the run before this one, after asyncio had taken the call of `end_turn`.
+            self.hook, self.planned = mine, False
 
     def flush_here(self) -> None:
         """Hands the items of the turn over, if the loop runs on this thread."""

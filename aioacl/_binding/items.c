@@ -113,6 +113,7 @@ static PyMemberDef loop_members[] = {
     OBJECT(loop_object, "hook", hook),
     OBJECT(loop_object, "call_soon", call_soon),
     OBJECT(loop_object, "new_future", new_future),
+    {"planned", T_BOOL, offsetof(loop_object, planned), 0, NULL},
     END_OF_MEMBERS,
 };
 

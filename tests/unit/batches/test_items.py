@@ -7,6 +7,7 @@ import gc
 import sys
 import weakref
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -187,6 +188,23 @@ def test_interrupt_while_a_turn_is_planned_once_more_loses_no_item(monkeypatch: 
         assert await outcome_of(infer(3), hand) == 3
 
     on_loop(scene)
+
+
+def test_items_arrive_in_the_next_run_of_a_loop_that_has_lost_the_end_of_a_turn() -> None:
+    async def lost(infer: Any) -> Any:
+        infer._runner.loop_here().plan = lambda: None  # Ctrl-C has ended the run before the call
+        wait = asyncio.ensure_future(infer(1))
+        await asyncio.sleep(0)  # it awaits
+        return wait
+
+    async def later(infer: Any, wait: Any) -> list[int]:
+        loop = infer._runner.last
+        loop.plan = partial(loop.loop.call_soon, loop.end_turn)
+        return await asyncio.wait_for(asyncio.gather(wait, infer(2)), PATIENCE_SECONDS)
+
+    with batching(OnThread()) as infer, closing(asyncio.new_event_loop()) as loop:
+        wait = loop.run_until_complete(lost(infer))
+        assert loop.run_until_complete(later(infer, wait)) == [1, 2]
 
 
 def test_item_that_is_awaited_while_its_future_is_made_is_refused_once() -> None:
