@@ -96,6 +96,10 @@ class Core(Generic[I]):
         self.counts.refused += len(refused)
         return refused
 
+    def refuse(self, turn: Turn[I], now: float) -> list[I]:
+        """Ends the items of a turn, which gets no execution. Returns those whose callers have not gone."""
+        return self._settle(turn.end(now), done=False)
+
     def arrive_alone(self, turn: Turn[I], now: float) -> Execution[I] | None:
         """Returns the execution of a turn that is the next batch: nothing waits, the model is idle or the turn full.
 

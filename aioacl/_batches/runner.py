@@ -239,7 +239,7 @@ class Runner(RunnerBase):
         failed.__cause__ = error
         handle, *details = news or (None,)  # that which has failed
         if handle == self._arrive:
-            self._send_error(details[0].end(monotonic()), failed)
+            self._send_error(self.core.refuse(details[0], monotonic()), failed)
         if handle == self._finish:
             execution = details[0]
             self.core.forget(execution)
@@ -261,7 +261,7 @@ class Runner(RunnerBase):
             self._known = tuple(self.loops.values())
             self.thread.share(self._only.loop if isinstance(self._only, AsyncioLoop) else None)
         if self.aborted:
-            self._send_error(turn.end(monotonic()), closed_error())
+            self._send_error(self.core.refuse(turn, monotonic()), closed_error())
             return
         now, core = monotonic(), self.core
         execution = core.arrive_alone(turn, now)

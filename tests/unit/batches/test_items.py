@@ -16,7 +16,7 @@ from aioacl import ParameterError
 from aioacl._base.ffi import LoopBase, TurnBase, bind_items, flight_batch, flight_items, move_items, new_item
 from aioacl._batches.items import BatchItem, Mixed
 from aioacl._batches.waiting import OVER, RUNNING, WAITING
-from tests.kit import PATIENCE_SECONDS, Raised, Stop, until
+from tests.kit import PATIENCE_SECONDS, Raised, Stop, in_thread, until
 from tests.support.batching import ByHand, OnThread, batching, check
 from tests.unit.batches.decisions import Job
 
@@ -205,6 +205,21 @@ def test_items_arrive_in_the_next_run_of_a_loop_that_has_lost_the_end_of_a_turn(
     with batching(OnThread()) as infer, closing(asyncio.new_event_loop()) as loop:
         wait = loop.run_until_complete(lost(infer))
         assert loop.run_until_complete(later(infer, wait)) == [1, 2]
+
+
+def test_item_that_arrives_after_the_end_can_be_cancelled_before_its_error_comes() -> None:
+    async def scene(infer: Any, _: ByHand) -> None:
+        loop = infer._runner.loop_here()
+        task = asyncio.ensure_future(infer(1))
+        await asyncio.sleep(0)  # it awaits
+        in_thread(infer._close_later)
+        in_thread(loop.flush)  # as if that thread still drove at the end of the turn
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert infer.stats().failed == 1
+
+    on_loop(scene)
 
 
 def test_item_that_is_awaited_while_its_future_is_made_is_refused_once() -> None:
