@@ -144,7 +144,7 @@ class LoopBase:
         """Hands the items of the turn over to the runner. The loop calls it at the end of the turn."""
 
     def flush(self) -> None:
-        """Hands the items over that have come so far, because a batch is full or the batcher closes."""
+        """Hands the items over that have come so far, because the batcher closes. Any thread may call it."""
 
     def send(self, items: list[Any], outcomes: list[Any], /) -> None:
         """Ends items with a result or an exception each. Any thread may call it."""

@@ -205,11 +205,6 @@ class AsyncioLoop(LoopBase):
             # Ctrl-C may have ended the run before this one, after asyncio had taken the call of `end_turn`.
             self.hook, self.planned = mine, False
 
-    def flush_here(self) -> None:
-        """Hands the items of the turn over, if the loop runs on this thread."""
-        if _get_running_loop() is self.loop:
-            self.flush()
-
     def _send_soon(self, items: list[BatchItem], outcomes: list[Any]) -> None:
         """Ends items as `send`, when a task of the loop perhaps runs."""
         loop: asyncio.AbstractEventLoop = self.loop

@@ -128,7 +128,7 @@ class Runner(RunnerBase):
         """Takes no more items, and lets those that wait leave at once."""
         self.refusal = self.refusal or refuse
         for loop in tuple(self.loops.values()):
-            loop.flush_here()
+            loop.flush()
         self.tell(self._close)
 
     def abort(self) -> None:

@@ -463,7 +463,8 @@ static int flush(loop_object *loop) {
     return failed;
 }
 
-/* flush(): hands the items over that have come so far, because a batch is full or the batcher closes. */
+/* flush(): hands the items over that have come so far, because the batcher closes. Any thread may call it: no
+ * step of the interpreter is between the look at a turn of the loop and its use. */
 static PyObject *loop_flush(PyObject *object, PyObject *Py_UNUSED(ignored)) {
     return flush((loop_object *)object) < 0 ? NULL : Py_NewRef(Py_None);
 }

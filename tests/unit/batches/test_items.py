@@ -207,13 +207,25 @@ def test_items_arrive_in_the_next_run_of_a_loop_that_has_lost_the_end_of_a_turn(
         assert loop.run_until_complete(later(infer, wait)) == [1, 2]
 
 
+def test_close_on_another_thread_takes_the_items_of_a_turn_that_goes_on() -> None:
+    async def scene(infer: Any, hand: ByHand) -> None:
+        waits = [asyncio.ensure_future(infer(number)) for number in range(3)]
+        await asyncio.sleep(0)  # they await
+        in_thread(infer._runner.close)
+        assert hand.begun == [[0, 1, 2]]
+        hand.end()
+        assert await asyncio.gather(*waits) == [0, 1, 2]
+
+    on_loop(scene)
+
+
 def test_item_that_arrives_after_the_end_can_be_cancelled_before_its_error_comes() -> None:
     async def scene(infer: Any, _: ByHand) -> None:
-        loop = infer._runner.loop_here()
-        task = asyncio.ensure_future(infer(1))
-        await asyncio.sleep(0)  # it awaits
+        item = infer(1)
         in_thread(infer._close_later)
-        in_thread(loop.flush)  # as if that thread still drove at the end of the turn
+        task = asyncio.ensure_future(item)
+        await asyncio.sleep(0)  # it awaits
+        in_thread(infer._runner.last.flush)  # as if that thread still drove at the end of the turn
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
