@@ -7,7 +7,6 @@ import gc
 import sys
 import weakref
 from contextlib import closing, contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -172,14 +171,14 @@ def test_interrupt_while_a_turn_is_planned_once_more_loses_no_item(monkeypatch: 
         await outcome_of(infer(0), hand)
         loop = infer._runner.last
 
-        def interrupted() -> None:
+        def interrupted(*_: Any) -> None:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(loop, "plan", lambda: None)  # the test ends the turn
+            patch.setattr(loop, "call_soon", lambda *_: None)  # the test ends the turn
             waits = [asyncio.ensure_future(infer(number)) for number in (1, 2)]
             await asyncio.sleep(0)  # they await
-            patch.setattr(loop, "plan", interrupted)
+            patch.setattr(loop, "call_soon", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 loop.end_turn()
         assert hand.begun == [[1, 2]]
@@ -192,14 +191,14 @@ def test_interrupt_while_a_turn_is_planned_once_more_loses_no_item(monkeypatch: 
 
 def test_items_arrive_in_the_next_run_of_a_loop_that_has_lost_the_end_of_a_turn() -> None:
     async def lost(infer: Any) -> Any:
-        infer._runner.loop_here().plan = lambda: None  # Ctrl-C has ended the run before the call
+        infer._runner.loop_here().call_soon = lambda *_: None  # Ctrl-C has ended the run before the call
         wait = asyncio.ensure_future(infer(1))
         await asyncio.sleep(0)  # it awaits
         return wait
 
     async def later(infer: Any, wait: Any) -> list[int]:
         loop = infer._runner.last
-        loop.plan = partial(loop.loop.call_soon, loop.end_turn)
+        loop.call_soon = loop.loop.call_soon
         return await asyncio.wait_for(asyncio.gather(wait, infer(2)), PATIENCE_SECONDS)
 
     with batching(OnThread()) as infer, closing(asyncio.new_event_loop()) as loop:
