@@ -150,7 +150,7 @@ async def answer_refused(_: Request, refused: Exception) -> Response:
 async def classify(request: Request) -> Response:
     """Returns the digit of each row, in the format of the request."""
     headers = dict(request.scope["headers"])  # their names are in lower case; quicker than request.headers
-    kind = headers.get(b"content-type", b"").partition(b";")[0]
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind not in FORMATS:
         raise Refused(415, f"the Content-Type must be one of {b', '.join(FORMATS).decode()}")
     read, write = FORMATS[kind]

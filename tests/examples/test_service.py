@@ -133,10 +133,9 @@ def test_each_format_gets_its_digits_in_the_same_format(client: Client, expected
     np.save(file, IMAGES[:3])
     npy = client.classify(file.getvalue(), "application/x-npy")
     assert np.load(BytesIO(npy.body)).tolist() == expected[:3].tolist()
-    found = client.classify(
-        json.dumps({"rows": IMAGES[:3].tolist()}).encode(), "application/json; charset=utf-8"
-    )
-    assert json.loads(found.body) == {"digits": expected[:3].tolist()}
+    for kind in ("application/json; charset=utf-8", "Application/JSON ;charset=utf-8"):
+        found = client.classify(json.dumps({"rows": IMAGES[:3].tolist()}).encode(), kind)
+        assert json.loads(found.body) == {"digits": expected[:3].tolist()}
 
 
 HUGE: Final = (
