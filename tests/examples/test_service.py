@@ -138,11 +138,12 @@ def test_each_format_gets_its_digits_in_the_same_format(client: Client, expected
         assert json.loads(found.body) == {"digits": expected[:3].tolist()}
 
 
-HUGE: Final = (
-    b"\x93NUMPY\x01\x00v\x00"
-    + b"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999, 64), }".ljust(117)
-    + b"\n"
-)
+def npy_of(header: bytes) -> bytes:
+    """A .npy file with any header, and one row."""
+    return b"\x93NUMPY\x01\x00v\x00" + header.ljust(117) + b"\n" + bytes(256)
+
+
+HEADER: Final = b"{'descr': '<f4', 'fortran_order': False, 'shape': (%s, 64), }"
 
 
 @pytest.mark.parametrize(
@@ -152,10 +153,15 @@ HUGE: Final = (
         (b"", RAW, 400),
         (bytes(256 * 33), RAW, 400),  # more rows than a batch has
         (b"not a file", "application/x-npy", 400),
-        (HUGE, "application/x-npy", 400),
+        (npy_of(HEADER % b"99999999999999"), "application/x-npy", 400),
+        (npy_of(HEADER % b"True"), "application/x-npy", 400),
+        (npy_of(b"{[]: 1}"), "application/x-npy", 400),
+        (npy_of(b"{1: 1, 'shape': ()}"), "application/x-npy", 400),
+        (npy_of(b"("), "application/x-npy", 400),
         (b'{"rows": [[1, 2]]}', "application/json", 400),
         (b'{"rows": [[1], [1, 2]]}', "application/json", 400),
         (b'{"rows": {"a": 1}}', "application/json", 400),
+        (b'{"rows": [[%s]]}' % (b"9" * 400), "application/json", 400),
         (b"[1]", "application/json", 400),
         (b"[" * 100_000, "application/json", 400),
         (b"{", "application/json", 400),
