@@ -31,6 +31,7 @@ from aioacl._wait.current import run_blocking
 from aioacl._wait.job_future import JobFuture
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
     from aioacl._lifecycle.manager import Manager
@@ -61,14 +62,17 @@ class Trace(Unique):
             raise RuntimeError("the trace was already used; make another one with aioacl.trace(path)")
         if self._device_time and not lib.aio_spans_start():
             raise RuntimeError("another trace has device_time=True; end it first, or omit device_time")
+        made = dict[Path, Path]()
         try:
-            made = {path: make_beside(path) for path in self._files}
+            for path in self._files:
+                made[path] = make_beside(path)
             self._done = done = JobFuture[None]()
             collected = _Collected(Spans() if self._device_time else None)
             sync.spawn("aioacl-trace", partial(_work, collected, self._stop, done, made, self._files))
         except BaseException:
             if self._device_time:
                 lib.aio_spans_stop()
+            _remove(made.values())
             raise
         return self
 
@@ -223,12 +227,16 @@ def _work(
             temporary.replace(path)  # replaces a link, and does not follow it
     except BaseException as error:  # noqa: BLE001 - the end of the block raises it
         collected.stop_spans()
-        for temporary in made.values():
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
+        _remove(made.values())
         done.finish(partial(done.set_exception, error))
     else:
         done.finish(partial(done.set_result, None))
+
+
+def _remove(files: Iterable[Path]) -> None:
+    for each in files:
+        with suppress(OSError):
+            each.unlink(missing_ok=True)
 
 
 def make_beside(path: Path) -> Path:

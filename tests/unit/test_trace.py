@@ -576,6 +576,14 @@ async def test_file_that_cannot_be_written_raises_at_the_end_of_the_block(tmp_pa
 
 
 @anyio_test
+async def test_file_that_cannot_be_made_leaves_no_other_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        async with aioacl.trace(tmp_path / "run.pftrace", html=tmp_path / "absent" / "run.html"):
+            pytest.fail("the block began")
+    assert names_in(tmp_path) == []
+
+
+@anyio_test
 async def test_existing_file_and_link_are_replaced_and_not_followed(tmp_path: Path) -> None:
     target, link = tmp_path / "target", tmp_path / "run.pftrace"
     target.write_text("kept")
