@@ -6,8 +6,10 @@ files. So neither happens on an event loop.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import stat
 import threading
 import time
 from collections import deque
@@ -240,7 +242,18 @@ def _remove(files: Iterable[Path]) -> None:
 
 
 def make_beside(path: Path) -> Path:
-    """Makes an empty file that only its owner can read, in the folder of the path. Raises OSError if that fails."""
+    """Makes an empty file that only its owner can read, in the folder of the path, which will replace the path.
+
+    Raises:
+        OSError: that fails, or the path is something else than a file or a link. To root, a replace is permitted in
+            /dev: without this check, the path /dev/null would replace the device for all programs.
+    """
+    with suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+            raise FileExistsError(errno.EEXIST, "expected a file, a link or nothing", str(path))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
     return temporary

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import random
 import re
 import stat
@@ -25,7 +26,7 @@ from tests.kit import FAULT, Waiting, equipped, failing_fill, held_fill, raises,
 from tests.unit.base.test_flight import NUMBERS, file_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.kit import OpenDevice
@@ -581,6 +582,23 @@ async def test_file_that_cannot_be_made_leaves_no_other_file(tmp_path: Path) -> 
         async with aioacl.trace(tmp_path / "run.pftrace", html=tmp_path / "absent" / "run.html"):
             pytest.fail("the block began")
     assert names_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "error"), [(os.mkfifo, FileExistsError), (os.mkdir, IsADirectoryError)], ids=["fifo", "folder"]
+)
+@anyio_test
+async def test_path_of_no_file_raises_before_the_block_and_is_kept(
+    make: Callable[[Path], None], error: type[OSError], tmp_path: Path
+) -> None:
+    existing = tmp_path / "existing"
+    make(existing)
+    for path, html in ((existing, None), (tmp_path / "run.pftrace", existing)):
+        with pytest.raises(error, match="existing"):
+            async with aioacl.trace(path, html=html):
+                pytest.fail("the block began")
+    assert not existing.is_file()
+    assert names_in(tmp_path) == ["existing"]
 
 
 @anyio_test
