@@ -14,6 +14,7 @@ from aioacl._trace.recording import make_beside
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Callable
 
     from aioacl._base.flight import FlightRecord
     from aioacl._base.flight_ring import Ring
@@ -63,10 +64,9 @@ def run(arguments: Namespace) -> int:
         ) from error
     except ParameterError as error:
         raise UserError(error.message) from error
-    made = {arguments.output: perfetto.encode, arguments.html: page.encode}
-    written = [path for path in made if path is not None]
-    for path in written:
-        _write(path.absolute(), made[path](ring))
+    written = _outputs(arguments)
+    for path, encode in written.items():
+        _write(path, encode(ring))
     found = [] if written else ring.records()
     if arguments.device is not None:
         found = [each for each in found if each.device == arguments.device]
@@ -76,6 +76,26 @@ def run(arguments: Namespace) -> int:
     else:
         put("".join(f"{line}\n" for line in [f"process {ring.process}: {ring.summary()}", *map(str, shown)]))
     return 0
+
+
+def _outputs(arguments: Namespace) -> dict[Path, Callable[[Ring], bytes]]:
+    """Returns the files to write. None of them replaces the file that is read, which may be all that a crash left."""
+    source = Path(arguments.source).resolve()
+    found: dict[Path, Callable[[Ring], bytes]] = {}
+    for option, given, encode in (
+        ("--output", arguments.output, perfetto.encode),
+        ("--html", arguments.html, page.encode),
+    ):
+        if given is None:
+            continue
+        path = given.absolute()
+        if path.resolve() == source or path in found:
+            other = "--output" if path in found else "--from"
+            raise UserError(
+                f"{option} must be another file than {other}, got {given} for both; choose another file"
+            )
+        found[path] = encode
+    return found
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -89,6 +89,23 @@ def test_trace_and_page_of_a_crashed_process_are_written(crashed: Path, tmp_path
     assert sorted(each.name for each in tmp_path.iterdir()) == ["run.html", "run.pftrace"]
 
 
+@pytest.mark.parametrize("option", ["--output", "--html"])
+def test_file_of_the_recorder_is_not_replaced(option: str, crashed: Path) -> None:
+    before = crashed.read_bytes()
+    done = finished([*COMMAND, "--from", str(crashed), option, str(crashed)])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{option} must be another file than --from, got {crashed} for both" in done.stderr
+    assert crashed.read_bytes() == before
+
+
+def test_same_file_for_trace_and_page_is_refused(crashed: Path, tmp_path: Path) -> None:
+    output = str(tmp_path / "run")
+    done = finished([*COMMAND, "--from", str(crashed), "--output", output, "--html", output])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"--html must be another file than --output, got {output} for both" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_trace_in_a_missing_folder_is_refused(crashed: Path, tmp_path: Path) -> None:
     output = tmp_path / "absent" / "run.pftrace"
     done = finished([*COMMAND, "--from", str(crashed), "--output", str(output)])
