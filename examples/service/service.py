@@ -326,7 +326,8 @@ async def reset(request: Request) -> Response:
     if peer not in LOCAL and not os.environ.get(FROM_ANYWHERE):
         log.warning("a reset was refused: %s is another host", peer)
         raise Refused(403, "only from this host")
-    if not hmac.compare_digest(given.encode(), os.environ[TOKEN].encode()):
+    sent = given.encode("latin-1")  # the bytes of the header, which Starlette has decoded
+    if not hmac.compare_digest(sent, os.fsencode(os.environ[TOKEN])):
         log.warning("a reset was refused: %s has sent a wrong token", peer)
         raise Refused(401, "the token is wrong")
     left = state.last_reset + RESET_SECONDS - time.monotonic()

@@ -359,6 +359,13 @@ def test_reset_needs_the_token_and_this_host_and_is_limited_and_logged(
     assert not any(TOKEN in message for message in messages)
 
 
+def test_token_with_other_characters_than_ascii_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    token = "\xfc" * 32
+    with served(monkeypatch, token) as (client, _):
+        sent = token.encode().decode("latin-1")  # a shell and curl send UTF-8
+        assert client("POST", "/admin/reset", authorization=f"Bearer {sent}").status == 200
+
+
 def test_reset_from_another_host_is_possible_if_the_operator_allows_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
