@@ -126,8 +126,8 @@ def trace(
         if another block of the process already has `device_time`.
 
     Raises:
-        ParameterError: a path is neither a str nor an os.PathLike[str], or both are the same; or `device_time` is not a
-            bool.
+        ParameterError: a path is neither a str nor an os.PathLike[str], or names no file, or both are the same; or
+            `device_time` is not a bool.
     """
     must_be_bool("device_time", device_time)
     first = _path("path", path)
@@ -148,7 +148,12 @@ def _path(name: str, value: object) -> Path:
             f"{name} must be a str or an os.PathLike[str], got {repr_of(value)}",
             hint="Pass the path of a file, such as 'run.pftrace'.",
         )
-    return Path(found).absolute()
+    path = Path(found)
+    if not path.name or "\0" in found:  # "", ".", "/"
+        raise ParameterError(
+            f"{name} must name a file, got {found!r}", hint="Pass the path of a file, such as 'run.pftrace'."
+        )
+    return path.absolute()
 
 
 # --- on the thread ------------------------------------------------------------------------------------------------

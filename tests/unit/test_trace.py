@@ -553,6 +553,12 @@ def test_path_of_a_wrong_type_is_refused(path: Any) -> None:
             aioacl.trace("run.pftrace", html=path)
 
 
+@pytest.mark.parametrize("path", ["", ".", "/", "run\0"])
+def test_path_that_names_no_file_is_refused(path: str) -> None:
+    with pytest.raises(aioacl.ParameterError, match="path must name a file, got "):
+        aioacl.trace(path)
+
+
 def test_same_file_for_both_is_refused() -> None:
     with pytest.raises(aioacl.ParameterError, match="path and html must be different files"):
         aioacl.trace("run", html="./run")
