@@ -97,8 +97,8 @@ def served(monkeypatch: pytest.MonkeyPatch, token: str = "", **changes: Any) -> 
         setattr(module, name, value)
     listening = socket.create_server((HOST, 0))
     # By default, uvicorn closes a connection that sends nothing for 5 seconds. A machine that is so slow could lose the
-    # next request.
-    server = uvicorn.Server(uvicorn.Config(module.app, log_level="warning", timeout_keep_alive=600))
+    # next request. But uvicorn also keeps a connection for as long that its client has closed, and so needs memory.
+    server = uvicorn.Server(uvicorn.Config(module.app, log_level="warning", timeout_keep_alive=15))
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:
