@@ -317,15 +317,17 @@ async def test_67_close_fails_what_is_left_after_its_grace_time() -> None:
 
 @pytest.mark.parametrize("count", [0, 3, 5])
 async def test_67_wrong_number_of_results_fails_that_batch_only(count: int) -> None:
-    results = iter([[0] * count])
+    wrong = True
 
     def execute(calls: list[Any]) -> list[Any]:
-        return next(results, list(calls))
+        # The items may come in several turns, and so in several batches.
+        return [0] * max(0, len(calls) + count - 4) if wrong else list(calls)
 
     with batching(OnThread(execute)) as infer:
         found = await all_of(infer, range(4))
         assert {type(each) for each in found} == {AclError}
-        assert "one result for each of the 4 items" in str(found[0])
+        assert "one result for each of the " in str(found[0])
+        wrong = False
         assert await all_of(infer, range(4)) == [0, 1, 2, 3]
 
 
