@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     App = Callable[[Any, Any, Any], Awaitable[None]]
 
-NEW_OBJECTS: Final = 50_000  # as in examples/service
+NEW_OBJECTS: Final = 10_000  # as in examples/service
 FOLDER: Final = Path(__file__).resolve().parents[1] / "examples" / "service"
 
 
