@@ -148,13 +148,15 @@ def test_throw_of_no_exception_is_refused() -> None:
     on_loop(scene)
 
 
+def interrupted(*_: Any) -> None:
+    """In the place of a method of the loop."""
+    raise KeyboardInterrupt
+
+
 def test_interrupt_while_a_turn_is_planned_ends_that_item_only(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(infer: Any, hand: ByHand) -> None:
         await outcome_of(infer(0), hand)
         loop = infer._runner.last
-
-        def interrupted(*_: Any) -> None:
-            raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
             patch.setattr(loop, "call_soon", interrupted)
@@ -170,9 +172,6 @@ def test_interrupt_while_a_turn_is_planned_once_more_loses_no_item(monkeypatch: 
     async def scene(infer: Any, hand: ByHand) -> None:
         await outcome_of(infer(0), hand)
         loop = infer._runner.last
-
-        def interrupted(*_: Any) -> None:
-            raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
             patch.setattr(loop, "call_soon", lambda *_: None)  # the test ends the turn
